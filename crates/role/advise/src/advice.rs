@@ -1,4 +1,4 @@
-//! What came of the simulations: policies, ranked.
+//! The results of the simulations: ranked policies.
 
 use skep_site_sim::SiteWorkload;
 
@@ -7,30 +7,30 @@ use crate::limits::FULL_SHARE;
 use crate::question::AdviceQuestion;
 use crate::verdict::PolicyVerdict;
 
-/// Policies on a site, the one with the shortest mean response time first.
+/// Policies for a site, the one with the shortest mean response time first.
 #[derive(Clone, Debug)]
 pub struct PolicyAdvice {
     pub policies: Vec<AdvisedPolicy>,
-    /// That of the service.
+    /// The policy of the service.
     pub current: &'static str,
     pub verdict: PolicyVerdict,
     pub site: AdvisedSite,
-    /// Windows of the log that were simulated.
+    /// Number of windows of the log that were simulated.
     pub repetitions: u64,
-    /// Whether time ended before all were.
+    /// Whether time ran out before all windows were simulated.
     pub is_cut: bool,
     pub speed: f64,
-    /// Requests of the log, of which the windows have some.
+    /// Number of requests in the log, of which the windows are a part.
     pub log_requests: u64,
 }
 
-/// What the windows ask for, in the mean.
+/// Means over the windows' workloads.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct AdvisedSite {
     pub requests: f64,
-    /// Of responses.
+    /// Bytes of responses.
     pub bytes: f64,
-    /// Of the objects that are asked for: what memories would have to hold.
+    /// Bytes of the requested objects: what memories would have to hold.
     pub objects_bytes: f64,
     pub length_s: f64,
     windows: f64,
@@ -61,7 +61,8 @@ impl PolicyAdvice {
         }
     }
 
-    /// Whether a link is full under each policy: response times then grow with the length of the log, whatever is chosen.
+    /// Whether a link is saturated under each policy: response times then grow with the length of the log,
+    /// under any policy.
     pub fn is_overloaded(&self) -> bool {
         self.policies.iter().all(|it| it.busiest_link_share.mean >= FULL_SHARE)
     }

@@ -9,22 +9,23 @@ pub struct AdvisedPolicy {
     pub mean_s: Estimate,
     pub p50_s: Estimate,
     pub p99_s: Estimate,
-    /// Bytes out of memory over all: the node's own, or with a cluster cache any node's.
+    /// Share of bytes served from memory: the node's own or, with a cluster cache, that of any node.
     pub hit_share: Estimate,
-    /// Of these, the part that came from other nodes.
+    /// Share of these that came from other nodes.
     pub peer_share: Estimate,
-    /// Bytes of the busiest link over the mean.
+    /// Bytes of the busiest link divided by the mean.
     pub busiest_over_mean: Estimate,
-    /// What the busiest link used of its rate.
+    /// Utilisation of the busiest link.
     pub busiest_link_share: Estimate,
-    /// Mean and 99th percentile of response times over those of the service's policy, paired by window.
+    /// Mean and 99th percentile of response times divided by those of the service's policy, paired by
+    /// window.
     pub mean_ratio: RatioEstimate,
     pub p99_ratio: RatioEstimate,
-    /// Mean response time over the shortest, paired.
+    /// Mean response time divided by the shortest, paired by window.
     pub behind_first: RatioEstimate,
 }
 
-/// Measures of a policy, a value for each window.
+/// Measurements of a policy, one for each window.
 #[derive(Clone, Debug)]
 pub(crate) struct Samples {
     policy: &'static str,
@@ -55,7 +56,7 @@ impl Samples {
         self.policy
     }
 
-    /// By which policies are ranked.
+    /// The value by which policies are ranked.
     pub(crate) fn mean_sum_s(&self) -> f64 {
         self.mean_s.iter().sum()
     }

@@ -1,4 +1,5 @@
-//! Which policy for a site: what its access log says was asked for, simulated under each policy on a cluster like its own.
+//! Recommends a policy for a site: simulates the requests of its access log under each policy, on a cluster
+//! like its own.
 //!
 //! ```text
 //!   question.rs    a trace, a cluster, policies of a mode; windows of the trace
@@ -10,9 +11,9 @@
 //!   report.rs, plot.rs     JSON and a picture
 //! ```
 //!
-//! Invariants: all policies get the same requests at the same times, so that ratios are paired; a question and the number of
-//! repetitions give the same advice on every machine; a policy is recommended over that of the service only if the difference
-//! exceeds its interval.
+//! Invariants: all policies get the same requests at the same times, so that ratios are paired; a question
+//! and the number of repetitions give the same advice on every machine; a policy is recommended over that of
+//! the service only if the difference exceeds its interval.
 
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! A picture of an advice: for each policy the mean and the 99th percentile of response times with their intervals, and what
-//! came from memory.
+//! A plot of an advice: for each policy the mean and the 99th percentile of response times with their
+//! intervals, and the share served from memory.
 
 use plotters::coord::Shift;
 use plotters::prelude::*;
@@ -9,7 +9,7 @@ use skep_site_sim::Estimate;
 use crate::advice::PolicyAdvice;
 use crate::figures::AdvisedPolicy;
 
-/// Pixels: of the columns, of a row, and above and below the rows.
+/// Widths of the columns, height of a row, and margins above and below the rows, in pixels.
 const NAMES: i32 = 190;
 const TIMES: i32 = 460;
 const GAP: i32 = 30;
@@ -22,13 +22,13 @@ const BELOW: i32 = 56;
 const FONT: (&str, u32) = ("sans-serif", 13);
 const TITLE: (&str, u32) = ("sans-serif", 17);
 
-/// Okabe and Ito's colours, which people tell apart.
+/// Okabe and Ito's palette, which is distinguishable with colour blindness.
 const BLUE: RGBColor = RGBColor(0, 114, 178);
 const ORANGE: RGBColor = RGBColor(213, 94, 0);
 const SHADE: RGBColor = RGBColor(230, 240, 246);
 const GRID: RGBColor = RGBColor(215, 215, 215);
 
-/// The picture cannot be drawn: what the library says.
+/// The plot cannot be drawn; with the library's message.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot draw the picture: {0}")]
 pub struct AdvicePlotError(String);
@@ -36,10 +36,10 @@ pub struct AdvicePlotError(String);
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Drawn = Result<(), Box<dyn std::error::Error>>;
 
-/// Draws a picture as SVG, under a title.
+/// Draws the plot as SVG, with a title.
 ///
 /// # Errors
-/// The library cannot.
+/// The library fails.
 pub fn plot_advice(advice: &PolicyAdvice, title: &str) -> Result<String, AdvicePlotError> {
     let mut text = String::new();
     draw(advice, title, &mut text).map_err(|error| AdvicePlotError(error.to_string()))?;
@@ -88,7 +88,7 @@ impl TimeScale {
         MARGIN + NAMES + (share.clamp(0.0, 1.0) * f64::from(TIMES)) as i32
     }
 
-    /// 1, 2 and 5 of each decade, or only 1 where there are many.
+    /// 1, 2 and 5 of each decade, or only 1 if there are many decades.
     fn ticks(self) -> impl Iterator<Item = f64> {
         let steps: &[f64] = if self.high - self.low > 3.0 { &[1.0] } else { &[1.0, 2.0, 5.0] };
         let decades = self.low.floor() as i32..=self.high.ceil() as i32;
@@ -107,7 +107,7 @@ fn draw_heads(root: &Area<'_>) -> Drawn {
     write(root, "bytes from memory", (times + TIMES + GAP, y), FONT, HPos::Left)
 }
 
-/// Behind the policy that is recommended.
+/// Shades the row of the recommended policy.
 fn draw_shade(root: &Area<'_>, advice: &PolicyAdvice) -> Drawn {
     let row = advice.policies.iter().position(|it| it.policy == advice.verdict.policy);
     let y = ABOVE + row.unwrap_or(0) as i32 * ROW;

@@ -1,4 +1,4 @@
-//! What is asked: a log, a cluster, and the policies among which to choose.
+//! The question: a log, a cluster, and the policies to compare.
 
 use std::ops::Range;
 
@@ -10,27 +10,28 @@ use skep_workload::{LogTrace, LoggedRequest};
 
 use crate::limits::WINDOW_SEGMENTS_MAX;
 
-/// Which policy a site should have.
+/// Which policy is best for a site.
 #[derive(Clone, Copy, Debug)]
 pub struct AdviceQuestion<'a> {
     pub trace: &'a LogTrace,
     pub cluster: &'a SimulatedCluster,
-    /// Those that are compared.
+    /// The policies to compare.
     pub policies: &'a [&'static str],
-    /// Of the service: one of `policies`, which stays unless another is better.
+    /// The policy of the service: one of `policies`, kept unless another is better.
     pub current: &'static str,
-    /// Times as fast as logged.
+    /// Speed relative to the log.
     pub speed: f64,
-    /// Requests of a window.
+    /// Requests of a window, at most.
     pub requests_max: u64,
-    /// Windows, each of which is simulated under each policy.
+    /// Number of windows, each of which is simulated under each policy.
     pub repetitions: u64,
-    /// No further window is begun after it, in milliseconds, once there are two.
+    /// Time after which no further window is begun once there are two, in milliseconds.
     pub time_ms: u64,
 }
 
-/// The policies that a mode of dispatch can carry, and that are there what they are in the simulator. Under `redirect` and
-/// `handoff` nobody sees latencies: what goes by them is another policy there, by another name.
+/// The policies that a dispatch mode supports with the behaviour that the simulator assumes. Under `redirect`
+/// and `handoff` latencies are not observed: policies that use them behave differently there, and are
+/// excluded.
 pub fn policies_of(mode: DispatchMode) -> Vec<&'static str> {
     let suits = |info: &&skep_policy::PolicyInfo| match mode {
         DispatchMode::Direct => info.direct.is_some(),
@@ -41,8 +42,8 @@ pub fn policies_of(mode: DispatchMode) -> Vec<&'static str> {
 }
 
 impl AdviceQuestion<'_> {
-    /// The windows, spread evenly over the trace. Where it is too short they overlap; where it is no longer than one, they are
-    /// all of it, and differ by what the log does not say.
+    /// The windows, spread evenly over the trace. If the trace is too short they overlap; if it is no longer
+    /// than one window, each is the whole trace, and they differ only in what the log does not specify.
     pub(crate) fn windows(&self) -> Vec<Range<usize>> {
         let requests = self.trace.requests();
         let length = self.window_from(0).len();
@@ -60,7 +61,7 @@ impl AdviceQuestion<'_> {
         };
         let most = self.requests_max as usize;
         let count = requests.iter().take(most).take_while(fits).count();
-        // One that is larger than all bounds is still one.
+        // A request that exceeds all bounds still forms a window.
         first..first + count.max(1)
     }
 }

@@ -1,4 +1,4 @@
-//! An advice, for programs.
+//! An advice in the form for programs.
 
 use serde_json::{Value, json};
 use skep_site_sim::{Estimate, RatioEstimate};
@@ -7,7 +7,8 @@ use crate::advice::PolicyAdvice;
 use crate::figures::AdvisedPolicy;
 
 impl PolicyAdvice {
-    /// As JSON. Pairs are a mean and half of its 95 % interval; triples a ratio and the ends of its interval.
+    /// The advice as JSON. Pairs are a mean and half of its 95 % interval; triples a ratio and the bounds of
+    /// its interval.
     pub fn to_json(&self) -> Value {
         json!({
             "recommended": self.verdict.policy,

@@ -11,34 +11,35 @@ use crate::figures::Samples;
 use crate::limits::{REPETITIONS_MIN, WARM_UP_PERCENT};
 use crate::question::AdviceQuestion;
 
-/// There is no advice.
+/// There is no result.
 #[derive(Debug, thiserror::Error)]
 pub enum AdviceError {
-    /// A policy that does not exist.
+    /// A policy does not exist.
     #[error(transparent)]
     Policy(#[from] UnknownPolicy),
-    /// The log asks for more than there is memory to simulate.
+    /// The site is too large to be simulated in memory.
     #[error("cannot simulate the log: {0}")]
     Site(#[from] SiteTooLarge),
-    /// It was ended before anything could be said.
+    /// It was stopped before there was a result.
     #[error("ended before two windows of the log were simulated under all policies")]
     Stopped,
 }
 
-/// How far it is.
+/// Progress of the simulations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AdviceProgress {
-    /// Simulations that have ended, of all.
+    /// Completed simulations, and the total.
     pub done: u64,
     pub of: u64,
-    /// The policy that is simulated now.
+    /// The policy being simulated.
     pub policy: &'static str,
 }
 
-/// Answers a question. `progress` is called before each simulation, and ends it by a break: what is complete then counts.
+/// Answers a question. `progress` is called before each simulation, and stops the run by returning a break:
+/// the completed simulations then form the result.
 ///
 /// # Errors
-/// There is no such policy, or no memory for the site, or it was ended too early.
+/// There is no such policy, there is too little memory for the site, or the run was stopped too early.
 pub fn advise(
     question: &AdviceQuestion<'_>,
     mut progress: impl FnMut(AdviceProgress) -> ControlFlow<()>,
@@ -106,7 +107,7 @@ mod tests {
     use crate::plot::plot_advice;
     use crate::question::policies_of;
 
-    /// So many objects of a megabyte, asked for ten times a second in no order.
+    /// A log with this number of objects of one megabyte, requested in random order ten times per second.
     fn log(objects: u64, requests: u64) -> LogTrace {
         let mut reader = TraceReader::default();
         let mut state = 1_u64;

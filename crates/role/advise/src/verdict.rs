@@ -1,25 +1,27 @@
-//! Which policy to choose: among those whose mean response time is the shortest as far as can be told, the one with the
-//! shortest 99th percentile; the service's own, if it is one of them and no other's 99th percentile is shorter beyond doubt.
+//! Selects a policy: among those whose mean response time does not differ measurably from the shortest, the
+//! one with the shortest 99th percentile; the service's own, if it is one of them and no other has a
+//! significantly shorter 99th percentile.
 
 use skep_site_sim::RatioEstimate;
 
 use crate::figures::AdvisedPolicy;
 use crate::limits::WORTH_SHARE;
 
-/// What to do.
+/// The recommendation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PolicyVerdict {
-    /// The policy to choose; that of the service, if nothing is better.
+    /// The policy to use; that of the service, if none is better.
     pub policy: &'static str,
     pub is_change: bool,
-    /// Mean response times that the interval does not tell from the shortest, or by less than matters.
+    /// Policies whose mean response time differs from the shortest by less than the interval, or by too
+    /// little to matter.
     pub as_good: Vec<&'static str>,
-    /// In a sentence or two.
+    /// The reason, in a sentence or two.
     pub sentence: String,
 }
 
 impl PolicyVerdict {
-    /// Of policies in the order of their means, among which `current` is.
+    /// The verdict on policies in the order of their means; `current` is one of them.
     pub(crate) fn of(policies: &[AdvisedPolicy], current: &'static str) -> Self {
         let equal: Vec<&AdvisedPolicy> =
             policies.iter().filter(|it| !is_longer(it.behind_first)).collect();
@@ -43,14 +45,14 @@ impl PolicyVerdict {
         }
     }
 
-    /// Without any figures.
+    /// The verdict without any figures.
     fn keep(policy: &'static str) -> Self {
         let sentence = format!("Keep {policy}: there is nothing to compare.");
         Self { policy, is_change: false, as_good: Vec::new(), sentence }
     }
 }
 
-/// Beyond its interval, and by so much that it matters.
+/// Whether a ratio exceeds 1 by more than its interval, and by enough to matter.
 fn is_longer(ratio: RatioEstimate) -> bool {
     ratio.low > 1.0 && ratio.mean > 1.0 + WORTH_SHARE
 }
@@ -64,7 +66,7 @@ fn change(chosen: &AdvisedPolicy, current: &str) -> String {
     let why = match (is_shorter(mean), is_shorter(p99)) {
         (true, _) => "The difference of the means exceeds its 95 % interval",
         (false, true) => "The means do not differ beyond their interval; the 99th percentiles do",
-        // The first is ahead of the current one, by the ratio the other way round.
+        // The ratio is that of the current policy to the first one, so it is inverted.
         (false, false) => {
             "It has the shortest mean, and the current policy is behind that beyond the interval"
         }
@@ -90,7 +92,7 @@ fn keep(current: &AdvisedPolicy, first: &AdvisedPolicy) -> String {
     }
 }
 
-/// By how much, than whose, and within which interval.
+/// Describes the difference, the policy compared with, and the interval.
 fn compared(ratio: RatioEstimate, whose: &str) -> String {
     let percent = |ratio: f64| (ratio - 1.0) * 100.0;
     let word = if ratio.mean < 1.0 { "below" } else { "above" };
@@ -108,7 +110,7 @@ mod tests {
 
     use super::*;
 
-    /// Policies with these samples of means and 99th percentiles.
+    /// The verdict on policies with these samples of means and 99th percentiles.
     fn verdict(
         samples: &[(&'static str, [f64; 3], [f64; 3])],
         current: &'static str,
@@ -153,7 +155,8 @@ mod tests {
             (vec![hardly], "round-robin", "Keep round-robin"),
             (vec![tail], "least-bytes", "The means do not differ beyond their interval"),
             (vec![better, tail], "lard", "exceeds its 95 % interval"),
-            // As good as the shortest, and of a shorter P99, but not told from the current one.
+            // Its mean equals the shortest and its P99 is shorter, but its interval includes the current
+            // policy.
             (vec![better, wide], "lard", "exceeds its 95 % interval"),
             (vec![], "round-robin", "no other policy has a shorter mean"),
         ] {

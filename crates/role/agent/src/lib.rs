@@ -7,10 +7,10 @@
 //!   dispatchers --Table-----------> Report --tables--> TableApplier --orders--> netguard
 //! ```
 //!
-//! The [`Recorder`] of each process writes what it and its machine do to a file.
+//! The [`Recorder`] of each process writes samples of the process and its machine to a file.
 //!
-//! Invariants: the table with the latest version counts, whichever dispatcher sent it. The
-//! reporting thread waits only for datagrams.
+//! Invariants: the table with the latest version is used, whichever dispatcher sent it. The reporting thread
+//! waits only for datagrams.
 
 #![forbid(unsafe_code)]
 
@@ -65,12 +65,12 @@ pub struct AgentParts {
     pub key: Key,
     /// The connection to netguard.
     pub guard: Arc<Guard>,
-    /// What the node has to report.
+    /// The source of the node's reports.
     pub source: ReportSource,
-    /// Called when the dispatchers want no new work here, and when they want it again.
+    /// Called when the dispatchers drain this node, and when they resume it.
     pub on_drained: Box<dyn Fn(bool) + Send>,
-    /// Called when netguard has ended, without which nothing can be changed: the process is to end,
-    /// so that its supervisor restarts both.
+    /// Called when netguard has ended, without which nothing can be changed: the process must exit, so that
+    /// its supervisor restarts both.
     pub on_guard_gone: Box<dyn Fn() + Send>,
     /// Watches the threads.
     pub watchdog: Arc<Watchdog>,
@@ -98,7 +98,7 @@ pub enum AgentError {
 pub struct AgentStatus {
     /// Generation of the table that the node uses; 0: none yet.
     pub table_generation: u64,
-    /// Faults of this machine, in sentences.
+    /// Faults of this machine, as text.
     pub complaints: Vec<String>,
 }
 
@@ -118,10 +118,10 @@ pub(crate) struct Shared {
     pub(crate) status: Mutex<AgentStatus>,
     /// The table that the packet program uses.
     applied: Mutex<TableVersion>,
-    /// Device of the active dispatcher, once its heartbeat was received.
+    /// MAC address of the active dispatcher, once its heartbeat was received.
     active_mac: Mutex<Option<[u8; 6]>>,
     pub(crate) counters: ArcSwap<PacketCounters>,
-    /// The table of that version.
+    /// The table with that version.
     table: Arc<ArcSwap<Table>>,
     digest: Arc<ArcSwap<(Now, LoadDigest)>>,
     served: Arc<ArcSwap<ServedLog>>,
@@ -138,7 +138,7 @@ impl Shared {
         *self.active_mac.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A node has answered for these objects.
+    /// Records objects that a node has served.
     pub(crate) fn note_served(&self, served: &Arc<ServedObjects>) {
         self.served.rcu(|log| log.with(Arc::clone(served)));
     }
@@ -154,13 +154,13 @@ impl Shared {
 }
 
 impl Agent {
-    /// Puts the virtual addresses on the node, so that it can listen there.
-    /// Comes before [`Agent::start`].
+    /// Adds the virtual addresses to the node, so that it can listen on them. Call it before
+    /// [`Agent::start`].
     pub fn hold_addresses(guard: &Guard) -> Result<(), GuardError> {
         guard.ask(&Order::Hold).map(drop)
     }
 
-    /// Starts: attaches the node's packet program, then reports.
+    /// Attaches the node's packet program, and starts to report.
     pub fn start(config: &Config, parts: AgentParts) -> Result<Self, AgentError> {
         let AgentParts { name, key, guard, source, on_drained, on_guard_gone, watchdog } = parts;
         let node = config.node(&name).ok_or_else(|| AgentError::NoSuchNode(name.clone()))?;
@@ -219,7 +219,6 @@ impl Agent {
         &self.opened
     }
 
-    /// Its displayed state.
     pub fn status(&self) -> AgentStatus {
         let mut status = self.shared.status.lock().unwrap_or_else(PoisonError::into_inner).clone();
         status.table_generation = self.shared.applied().generation;
@@ -231,38 +230,38 @@ impl Agent {
         self.shared.counters.load_full()
     }
 
-    /// Datagrams in, out and refused.
+    /// Datagrams received, sent and refused.
     pub fn datagrams(&self) -> &Counts {
         &self.counts
     }
 
-    /// The latest table that the packet program uses: who moves connections by it moves them to nodes that their
-    /// packets are sent on to.
+    /// The latest table that the packet program uses: connections must be moved by this table, to the nodes
+    /// to which their packets are then forwarded.
     pub fn table(&self) -> &Arc<ArcSwap<Table>> {
         &self.shared.table
     }
 
-    /// The work of all nodes, as the active dispatcher last told it, and when that came by [`now`].
+    /// The load of all nodes, as last sent by the active dispatcher, and its time of receipt by [`now`].
     pub fn digest(&self) -> &Arc<ArcSwap<(Now, LoadDigest)>> {
         &self.shared.digest
     }
 
-    /// Objects that nodes have answered for lately, as they and the active dispatcher have told.
+    /// Objects that nodes have served recently, as reported by them and by the active dispatcher.
     pub fn served(&self) -> &Arc<ArcSwap<ServedLog>> {
         &self.shared.served
     }
 
-    /// The A/B tests that nodes decide by, as the active dispatcher last told.
+    /// The A/B tests whose arms nodes determine, as last sent by the active dispatcher.
     pub fn arms(&self) -> &Arc<ArcSwap<ArmsInForce>> {
         &self.shared.arms
     }
 
-    /// The active dispatcher, as long as its heartbeats come.
+    /// The active dispatcher, while its heartbeats are received.
     pub fn active(&self) -> &Arc<ArcSwapOption<PeerId>> {
         &self.shared.active
     }
 
-    /// Reports that the node is about to stop and wants no new flows.
+    /// Reports that the node is about to stop and must get no new flows.
     pub fn leave(&self) {
         self.shared.is_leaving.store(true, Ordering::Relaxed);
         self.waker.wake();
@@ -276,8 +275,8 @@ impl Drop for Agent {
     }
 }
 
-/// The node's socket, and the dispatchers that it sends to: all that have an address, except one in
-/// the same process that has the node's name.
+/// The node's socket, and the dispatchers to which it sends: all that have an address, except one in the same
+/// process under the node's name.
 pub(crate) fn conversation(
     config: &Config,
     node: &NodeConfig,
@@ -302,7 +301,7 @@ pub(crate) fn conversation(
 fn settings(config: &Config, key: &Key) -> ProgramSettings {
     ProgramSettings {
         hash_seed: key.hash_seed(),
-        // The node's program remembers no flows.
+        // The node's program stores no flows.
         new_flows_max: config.direct.new_flows_per_s_max,
         new_flows_per_source_max: config.direct.new_flows_per_client_per_s_max,
         stream: false,
@@ -310,7 +309,8 @@ fn settings(config: &Config, key: &Key) -> ProgramSettings {
     }
 }
 
-/// Time of this process. Silence of others lasts while this machine is suspended.
+/// The clock of this process; it continues while the machine is suspended, so that others' silence is
+/// measured.
 pub fn now() -> Now {
     Now(boottime_ms())
 }

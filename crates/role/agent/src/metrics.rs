@@ -7,7 +7,7 @@ use skep_telemetry::{Registry, register_datagrams, register_packets};
 use crate::Agent;
 use crate::recorder::{RECORDER_FAULTS, RecorderCounts};
 
-/// What the agent of this process does in direct dispatch.
+/// Registers metrics of this process's agent in direct dispatch.
 pub fn register_agent(registry: &Registry, agent: &Arc<Agent>) {
     let own = Arc::clone(agent);
     let help = "Problems of direct dispatch at present.";
@@ -19,7 +19,7 @@ pub fn register_agent(registry: &Registry, agent: &Arc<Agent>) {
     register_datagrams(registry, move |reason| own.datagrams().refused(reason));
 }
 
-/// What became of the samples of the recorder.
+/// Registers the outcomes for the recorder's samples.
 pub fn register_recorder(registry: &Registry, counts: &Arc<RecorderCounts>) {
     let name = "skep_recorder_samples_total";
     let help = "Samples of the recorder, by fate.";

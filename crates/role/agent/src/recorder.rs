@@ -1,12 +1,12 @@
-//! The recorder of a process: what the process and its machine did in each interval, into a file of
-//! SQLite, on a thread of its own.
+//! The recorder of a process: writes samples of the process and its machine to an SQLite file, one per
+//! interval, on its own thread.
 //!
 //! ```text
 //!   /proc, figures of the server --> sampler.rs: differences, means --> sample_writer.rs: samples that wait, the file, its faults
 //! ```
 //!
-//! Invariants: nothing that serves waits for this thread or for its disk; whatever is wrong with the
-//! file is an event and a count; what waits for it is bounded; intervals go by the monotonic clock.
+//! Invariants: no serving thread waits for this thread or its disk; a fault of the file is logged and
+//! counted; the number of waiting samples is bounded; intervals follow the monotonic clock.
 
 mod sample_writer;
 mod sampler;
@@ -28,7 +28,7 @@ pub use sample_writer::RecorderCounts;
 use sample_writer::SampleWriter;
 use sampler::Sampler;
 
-/// What a process knows of what it serves. Asked on the recorder's thread.
+/// The counters and gauges of a process. Read on the recorder's thread.
 pub trait ServerFigures: Send {
     fn counters(&mut self) -> ServerCounters;
     fn gauges(&mut self) -> ServerGauges;
@@ -36,7 +36,7 @@ pub trait ServerFigures: Send {
     fn cache(&mut self) -> Option<CacheBytes>;
 }
 
-/// Sums since the process began.
+/// Sums since the process started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ServerCounters {
     pub connections_accepted: u64,
@@ -53,7 +53,7 @@ pub struct ServerCounters {
     pub origin_filled_bytes: u64,
 }
 
-/// What rises and falls.
+/// Gauges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ServerGauges {
     pub connections: u64,
@@ -64,9 +64,9 @@ pub struct ServerGauges {
 /// Memory of a cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheBytes {
-    /// What it has.
+    /// Bytes stored.
     pub stored_bytes: u64,
-    /// In memory files, which the kernel does not count as the process's.
+    /// Bytes in memory files, which the kernel does not count as memory of the process.
     pub file_bytes: u64,
 }
 
@@ -74,17 +74,17 @@ pub struct CacheBytes {
 pub struct RecorderParts {
     /// Name of the process.
     pub name: String,
-    /// Host and port that clients reach its node at.
+    /// Host and port at which clients reach its node.
     pub authority: Option<String>,
     pub is_node: bool,
     pub figures: Box<dyn ServerFigures>,
 }
 
-/// Its thread ends when it is dropped.
+/// The thread ends when this is dropped.
 #[derive(Debug)]
 pub struct Recorder {
     counts: Arc<RecorderCounts>,
-    /// Some until the end.
+    /// `Some` until the recorder ends.
     stop: Option<SyncSender<()>>,
     ended: Receiver<()>,
 }
@@ -93,7 +93,7 @@ impl Recorder {
     /// Starts to record, if `config` names a file.
     ///
     /// # Errors
-    /// No thread can be started.
+    /// The thread cannot be started.
     pub fn start(config: &RecorderConfig, parts: RecorderParts) -> io::Result<Option<Self>> {
         let Some(path) = config.file.clone() else { return Ok(None) };
         let info = RecordingInfo {
@@ -117,12 +117,12 @@ impl Recorder {
         Ok(Some(Self { counts, stop: Some(stop), ended }))
     }
 
-    /// What has become of samples.
+    /// The outcomes for samples.
     pub fn counts(&self) -> &Arc<RecorderCounts> {
         &self.counts
     }
 
-    /// Records what has passed of the last interval, and waits for that, but not long.
+    /// Records the elapsed part of the last interval, and waits for that for a bounded time.
     pub fn end(mut self) {
         drop(self.stop.take());
         let wait = Duration::from_millis(RECORDER_END_WAIT_MS);
@@ -132,7 +132,7 @@ impl Recorder {
     }
 }
 
-/// The thread, until `stopped` has lost its other end.
+/// The thread; ends when the sender of `stopped` is dropped.
 fn run(
     mut writer: SampleWriter,
     interval_ms: u64,
@@ -165,7 +165,7 @@ fn run(
         if is_last {
             return writer.close();
         }
-        // After a pause the intervals lie as before; what it covers is in one sample.
+        // After a pause the intervals are aligned as before; one sample covers the pause.
         due_ms += (now_ms - due_ms) / interval_ms * interval_ms + interval_ms;
     }
 }

@@ -22,34 +22,34 @@ pub(crate) struct Report<P> {
     pub(crate) stop: Arc<AtomicBool>,
 }
 
-/// What a node reports at an interval.
+/// The contents of a node's report.
 #[derive(Debug, Default)]
 pub struct NodeReport {
     pub load: NodeLoad,
     /// Sent from time to time.
     pub rates: MeasuredRates,
-    /// Objects that it has answered for, for those that choose nodes and see no responses.
+    /// Objects that it has served, for processes that select nodes without seeing responses.
     pub served: Vec<ServedObjects>,
-    /// What it has counted of A/B tests.
+    /// Its counts of A/B tests.
     pub arm_counts: Vec<ArmCounts>,
 }
 
-/// The node's current load, and what else it has to report.
+/// Returns the node's current load and the other contents of a report.
 pub type ReportSource = Box<dyn FnMut() -> NodeReport + Send>;
 
-/// The content of a report beside the load, and the handling of the dispatchers' datagrams.
+/// The contents of a report besides the load, and the handling of the dispatchers' datagrams.
 pub(crate) trait ReportProtocol {
     /// The next report.
     fn message(&mut self, now: Now, load: NodeLoad) -> Message;
 
-    /// Objects that this node has answered for.
+    /// Records objects that this node has served.
     fn note_served(&mut self, _served: &ServedObjects) {}
 
-    /// A dispatcher's datagram.
+    /// Handles a dispatcher's datagram.
     fn received(&mut self, received: Received, socket: &mut Socket);
 }
 
-/// Only the load.
+/// Reports the load only.
 pub(crate) struct LoadOnly;
 
 impl ReportProtocol for LoadOnly {
@@ -61,7 +61,7 @@ impl ReportProtocol for LoadOnly {
 }
 
 impl<P: ReportProtocol> Report<P> {
-    /// How long one turn may take before the process ends, in seconds.
+    /// Time that one turn may take before the process exits, in seconds.
     pub(crate) fn stall_s_max(&self) -> u32 {
         let interval_s = u32::try_from(self.interval_ms / 1000).unwrap_or(u32::MAX / 2);
         REPORT_STALL_S_MAX.saturating_add(interval_s)
@@ -82,7 +82,7 @@ impl<P: ReportProtocol> Report<P> {
                     self.protocol.received(received, &mut self.socket);
                 }
                 Ok(Some(_)) => {}
-                // Woken: there is something to say.
+                // Woken: there is something to report.
                 Ok(None) => report_at = crate::now(),
                 Err(error) => {
                     tracing::error!(%error, "cannot receive from dispatchers");

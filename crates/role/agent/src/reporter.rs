@@ -1,4 +1,4 @@
-//! The agent outside direct dispatch: it reports the load, nothing else.
+//! The agent outside direct dispatch: it only reports the load.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +15,7 @@ pub struct ReporterParts {
     /// Name of the node.
     pub name: String,
     pub key: Key,
-    /// What the node has to report.
+    /// The source of the node's reports.
     pub source: ReportSource,
     /// Watches the thread.
     pub watchdog: Arc<Watchdog>,
@@ -32,7 +32,7 @@ impl Reporter {
     /// Starts to report.
     ///
     /// # Errors
-    /// If the config has no such node, or its agent's address cannot be bound.
+    /// The config has no such node, or the address of its agent cannot be bound.
     pub fn start(config: &Config, parts: ReporterParts) -> Result<Self, AgentError> {
         let ReporterParts { name, key, source, watchdog } = parts;
         let node = config.node(&name).ok_or_else(|| AgentError::NoSuchNode(name.clone()))?;
@@ -50,7 +50,7 @@ impl Reporter {
         Ok(Self { counts, stop, waker })
     }
 
-    /// Datagrams in, out and refused.
+    /// Datagrams received, sent and refused.
     pub fn datagrams(&self) -> &Counts {
         &self.counts
     }

@@ -26,18 +26,18 @@ pub(crate) struct Steered {
     pub(crate) name: Name,
     pub(crate) address: IpAddr,
     pub(crate) opened: AttachedProgram,
-    /// Services at whose addresses this node listens.
+    /// Services on whose addresses this node listens.
     pub(crate) services: Vec<u64>,
     pub(crate) tables: SyncSender<Arc<Table>>,
     /// The latest table, while the queue has no room for it.
     pub(crate) waiting: Option<Arc<Table>>,
-    /// The latest table that was received.
+    /// The latest table received.
     pub(crate) table: Arc<Table>,
     pub(crate) recent: RecentTables,
-    /// When dispatchers that join were last sent the table.
+    /// Times at which the table was last sent to dispatchers that join.
     pub(crate) answered: BTreeMap<PeerId, Now>,
     pub(crate) witness: WitnessState,
-    /// Silence after which an active dispatcher is taken for dead.
+    /// Silence after which an active dispatcher counts as failed, in milliseconds.
     pub(crate) takeover_ms: u64,
     pub(crate) shared: Arc<Shared>,
 }
@@ -69,16 +69,16 @@ impl ReportProtocol for Steered {
         let Received { from, stamp, at, message } = received;
         match message {
             Message::Dispatcher(heartbeat) => {
-                // It has lost its memory: without the histories it would find no owner for
-                // connections of earlier memberships, and report other dispatchers' machines as
-                // address conflicts.
+                // It has no state: without the histories it would find no owner for connections of
+                // earlier memberships, and would report other dispatchers' machines as address
+                // conflicts.
                 let is_new = matches!(heartbeat.stage, Stage::Joining | Stage::Leaving);
                 let asks = is_new && heartbeat.table < self.table.version;
                 let now = now();
                 let answered = self.answered.get(&from);
                 let is_due = answered.is_none_or(|at| now.since_ms(*at) >= JOINING_ANSWER_MS);
                 if asks && is_due {
-                    // A later heartbeat asks again.
+                    // A later heartbeat repeats the request.
                     self.answered.insert(from, now);
                     let _ = socket.send(from, &Message::Table(Table::clone(&self.table)));
                 }
@@ -86,16 +86,16 @@ impl ReportProtocol for Steered {
             }
             Message::Table(table) => self.take(table),
             Message::TableDelta(delta) => {
-                // Without its base the whole table comes soon.
+                // Without its base the delta is ignored; the complete table follows soon.
                 if let Some(table) = self.recent.apply(&delta) {
                     self.take(table);
                 }
             }
-            // What this node says itself it knows already.
+            // This node's own report is known already.
             Message::Served(served) if served.node != self.name.peer() => {
                 self.shared.note_served(&Arc::new(served));
             }
-            // Readers look for another pointer.
+            // Readers compare pointers, so equal contents must not replace the pointer.
             Message::Arms(arms) if **self.shared.arms.load() != arms => {
                 self.shared.arms.store(Arc::new(arms));
             }
@@ -139,7 +139,7 @@ impl Steered {
         }
     }
 
-    /// Queues the latest table for the applying thread, without waiting.
+    /// Passes the latest table to the applying thread, without waiting.
     fn hand_over(&mut self) {
         let Some(table) = self.waiting.take() else { return };
         if let Err(TrySendError::Full(table)) = self.tables.try_send(table) {

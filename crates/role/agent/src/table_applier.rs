@@ -1,4 +1,5 @@
-//! The thread that applies tables and keeps the node's packet path as it should be, and checks the machine.
+//! The thread that applies tables, keeps the node's packet path in the expected state, and checks the
+//! machine.
 
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -25,11 +26,11 @@ pub(crate) struct AgentCallbacks {
     pub(crate) on_guard_gone: Box<dyn Fn() + Send>,
 }
 
-/// Addresses of services in direct dispatch, in the config that this process started with.
+/// Addresses of services in direct dispatch, in the config with which this process started.
 pub(crate) struct ServiceAddresses {
-    /// Of those that this node is behind: it listens there.
+    /// Addresses of the services of this node, on which it listens.
     pub(crate) own: Vec<SocketAddr>,
-    /// Of all: netguard knows no others.
+    /// All addresses; netguard accepts no others.
     pub(crate) all: Vec<SocketAddr>,
 }
 
@@ -64,7 +65,7 @@ impl TableApplier {
             guard: Arc::clone(guard),
             own_mac: opened.mac,
             applier: applier(guard, opened.mac),
-            // It is in no client's way before a dispatcher steers to it.
+            // It affects no client before a dispatcher steers to it.
             reconciler: Reconciler::new(0),
             name: name.to_owned(),
             settings,
@@ -86,7 +87,7 @@ impl TableApplier {
         loop {
             pulse.tick();
             match tables.recv_timeout(Duration::from_millis(COUNTERS_MS)) {
-                // Those in between were overtaken.
+                // Earlier tables in the queue are superseded.
                 Ok(first) => table = Some(tables.try_iter().last().unwrap_or(first)),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
@@ -108,7 +109,7 @@ impl TableApplier {
         }
     }
 
-    /// Executes the steps that are due: applies the table, puts right what others have changed.
+    /// Executes the steps that are due: applies the table, and repairs what others have changed.
     fn reconcile(&mut self, table: Option<&Arc<Table>>, pulse: &Pulse) {
         let (at, addresses) = (now(), Some(true));
         self.reconciler.want(Wants { at, addresses, table: table.cloned(), announcements: 0 });
@@ -129,7 +130,7 @@ impl TableApplier {
             Step::SetUp => self.set_up(),
             Step::Apply(table) => self.apply(table),
             Step::Claim => self.guard.ask(&Order::Hold).map(drop),
-            // A node never announces, and has the addresses as long as it runs.
+            // A node never announces, and keeps the addresses while it runs.
             Step::Announce | Step::Release => Ok(()),
         }
     }
@@ -201,7 +202,7 @@ impl TableApplier {
         }
     }
 
-    /// Shows what is wrong with orders and with this machine.
+    /// Publishes faults of orders and of this machine.
     fn show(&self) {
         let mut status = self.shared.status.lock().unwrap_or_else(PoisonError::into_inner);
         status.complaints = self.complaints.sentences(Instant::now());
@@ -214,16 +215,16 @@ fn applier(guard: &Arc<Guard>, own_mac: [u8; 6]) -> Applier {
 }
 
 impl ServiceAddresses {
-    /// Those of `config`, for the node of this name.
+    /// The addresses of `config`, for the node of this name.
     pub(crate) fn of(config: &Config, name: &str) -> Self {
         let own = config.steered_services_of(name).flat_map(|service| service.listen.clone());
         let all = config.steered_services().flat_map(|(_, service)| service.listen.clone());
         Self { own: own.collect(), all: all.collect() }
     }
 
-    /// The table with the services that concern this node: those at whose addresses it listens,
-    /// also before it is in their rows, and those whose rows name it, since it hands on their
-    /// packets. Rows of all others would only take time and memory.
+    /// The part of the table with the services that concern this node: those on whose addresses it listens,
+    /// even before it is in their rows, and those whose rows name it, since it hands on their packets.
+    /// Other services would only cost time and memory.
     fn part_of(&self, table: &Table, own: NodeIndex) -> Table {
         let mut part = table.clone();
         part.services.retain(|service| {

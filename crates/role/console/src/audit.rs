@@ -1,4 +1,4 @@
-//! Logs one line for every attempt to change something: user, change and result.
+//! Logs one line for each attempt to change something: caller, change and result.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -10,7 +10,7 @@ use axum::http::{Method, StatusCode, Uri};
 pub(crate) enum Caller {
     /// A process of this machine, through the unix socket.
     Local {
-        /// Its user, if the kernel reports it.
+        /// The user of the process, if the kernel reports it.
         uid: Option<u32>,
     },
     /// A client over TCP.
@@ -27,8 +27,8 @@ impl fmt::Display for Caller {
     }
 }
 
-/// Writes the line, if `method` is one that changes something. The target is
-/// percent-encoded, so it can't forge a line.
+/// Logs the line, if `method` is not a safe one. The target is percent-encoded, so it cannot forge
+/// a line.
 pub(crate) fn note(peer: &Caller, method: &Method, uri: &Uri, status: StatusCode) {
     if method.is_safe() {
         return;

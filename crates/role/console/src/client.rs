@@ -35,25 +35,25 @@ enum Endpoint {
     Tcp(SocketAddr),
 }
 
-/// The API's answer.
+/// A response of the API.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApiResponse(String);
 
-/// There is no answer, or it is an error.
+/// There is no response, or it is an error.
 #[derive(Debug, thiserror::Error)]
 pub enum ApiClientError {
-    /// Not an address of an API.
+    /// The URL is not that of an API.
     #[error("{url:?} is no address of an admin API: expected http://HOST:PORT{hint}")]
     BadUrl {
-        /// The address given.
+        /// The URL given.
         url: String,
-        /// A hint.
+        /// What is expected instead.
         hint: String,
     },
-    /// No process answers.
+    /// No process responds.
     #[error("no answer from {endpoint}: {why}")]
     NoAnswer {
-        /// The address asked.
+        /// The endpoint called.
         endpoint: String,
         /// The error of the kernel or the protocol.
         why: String,
@@ -61,18 +61,18 @@ pub enum ApiClientError {
     /// The API refused the request.
     #[error("{}", .0.detail)]
     Refused(Problem),
-    /// The answer is not one of this API.
+    /// The response is not one of this API.
     #[error("what answers at {endpoint} is not this version's admin API: {why}")]
     Foreign {
-        /// The address asked.
+        /// The endpoint called.
         endpoint: String,
-        /// The fault in it.
+        /// What is wrong with the response.
         why: String,
     },
 }
 
 impl ApiClient {
-    /// The API behind a unix socket.
+    /// The API on a unix socket.
     pub fn socket(path: &Path) -> Self {
         Self { endpoint: Endpoint::Socket(path.to_owned()), token: None }
     }
@@ -96,7 +96,7 @@ impl ApiClient {
         Ok(Self { endpoint: Endpoint::Tcp(address), token })
     }
 
-    /// The state of the process at this moment.
+    /// The current state of the process.
     ///
     /// # Errors
     /// [`ApiClientError`].
@@ -112,7 +112,7 @@ impl ApiClient {
         self.wait_for(self.call(Method::GET, path, Bytes::new()))
     }
 
-    /// [`Self::status`], for callers with an event loop of tokio's.
+    /// [`Self::status`], for callers on a tokio runtime.
     ///
     /// # Errors
     /// [`ApiClientError`].
@@ -120,7 +120,7 @@ impl ApiClient {
         self.decode(&self.call(Method::GET, "/api/v1/status", Bytes::new()).await?)
     }
 
-    /// POSTs without a body.
+    /// Sends a POST without a body.
     ///
     /// # Errors
     /// [`ApiClientError`].
@@ -128,7 +128,7 @@ impl ApiClient {
         self.wait_for(self.call(Method::POST, path, Bytes::new()))
     }
 
-    /// POSTs `body`.
+    /// Sends a POST with `body`.
     ///
     /// # Errors
     /// [`ApiClientError`].
@@ -140,7 +140,7 @@ impl ApiClient {
         self.wait_for(self.call(Method::POST, path, json(body)))
     }
 
-    /// Changes a resource to `body`.
+    /// Replaces the resource at `path` by `body`.
     ///
     /// # Errors
     /// [`ApiClientError`].
@@ -152,7 +152,7 @@ impl ApiClient {
         self.wait_for(self.call(Method::PUT, path, json(body)))
     }
 
-    /// Removes a resource.
+    /// Deletes the resource at `path`.
     ///
     /// # Errors
     /// [`ApiClientError`].
@@ -160,7 +160,7 @@ impl ApiClient {
         self.wait_for(self.call(Method::DELETE, path, Bytes::new()))
     }
 
-    /// Parses an answer as the expected type.
+    /// Parses a response as the expected type.
     ///
     /// # Errors
     /// [`ApiClientError::Foreign`].
@@ -222,7 +222,7 @@ impl ApiClient {
         let request = request.body(Full::new(body)).map_err(|error| self.no_answer(error))?;
         let answer = async { self.read(sender.send_request(request).await).await };
         let mut answer = std::pin::pin!(answer);
-        // The connection ends with the answer, and may end before it is read.
+        // The connection ends with the response, possibly before the response was read.
         tokio::select! {
             answer = &mut answer => answer,
             _ = connection => answer.await,
@@ -256,7 +256,7 @@ impl ApiClient {
 }
 
 impl ApiResponse {
-    /// The body, as it came.
+    /// The body, as received.
     pub fn text(&self) -> &str {
         &self.0
     }
@@ -272,7 +272,7 @@ impl fmt::Display for ApiClient {
 }
 
 fn json(body: &impl Serialize) -> Bytes {
-    // Our own types have text keys and finite numbers only, so they can be
-    // written; an empty body would be refused by the server with a reason.
+    // Our own types have text keys and finite numbers only, so they can be serialised; the server
+    // would refuse an empty body with a reason.
     serde_json::to_vec(body).unwrap_or_default().into()
 }

@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 /// The connection slots of one listener.
 pub(crate) struct ConnectionSlots {
     places_max: usize,
-    /// In the order in which they were accepted.
+    /// In the order of acceptance.
     taken: RefCell<BTreeMap<u64, Rc<ConnectionHolder>>>,
     next: Cell<u64>,
 }
@@ -40,8 +40,8 @@ impl ConnectionSlots {
         Rc::new(Self { places_max, taken: RefCell::default(), next: Cell::new(0) })
     }
 
-    /// A slot, perhaps that of the oldest connection without a request in progress. `None`: all
-    /// have one.
+    /// Takes a slot, if necessary that of the oldest connection without a request in progress.
+    /// `None`: all connections have one.
     pub(crate) fn take(self: &Rc<Self>) -> Option<ConnectionSlot> {
         let mut taken = self.taken.borrow_mut();
         if taken.len() >= self.places_max {
@@ -61,7 +61,7 @@ impl ConnectionSlot {
         RequestCount(Rc::clone(&self.holder))
     }
 
-    /// Ready when the connection has lost its slot.
+    /// Completes when the connection has lost its slot.
     pub(crate) fn left(&self) -> impl Future<Output = ()> + use<> {
         let holder = Rc::clone(&self.holder);
         async move { holder.leave.notified().await }
@@ -75,13 +75,13 @@ impl Drop for ConnectionSlot {
 }
 
 impl RequestCount {
-    /// A request's head is complete.
+    /// Records that the head of a request is complete.
     pub(crate) fn begin(&self) -> Work {
         self.0.requests.set(self.0.requests.get() + 1);
         Work(Rc::clone(&self.0))
     }
 
-    /// Of a connection without a slot.
+    /// The count of a connection without a slot.
     #[cfg(test)]
     pub(crate) fn nowhere() -> Self {
         Self(Rc::default())

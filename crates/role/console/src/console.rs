@@ -24,20 +24,20 @@ use skep_units::Subnet;
 pub struct ConsoleConfig {
     /// Unix socket of the API.
     pub socket: Option<PathBuf>,
-    /// TCP address of the API; port 0 takes a free one.
+    /// TCP address of the API; port 0 selects a free one.
     pub listen: Option<SocketAddr>,
-    /// The token that clients over TCP must send; needed beyond this machine.
+    /// The token that clients over TCP must send; required if other machines can connect.
     pub token: Option<Token>,
-    /// Where clients over TCP may be, beside this machine; empty: anywhere.
+    /// Networks from which clients over TCP are accepted, besides this machine; empty: all.
     pub networks: Vec<Subnet>,
-    /// TCP address of `/metrics` and `/healthz`; port 0 takes a free one.
+    /// TCP address of `/metrics` and `/healthz`; port 0 selects a free one.
     pub metrics_listen: Option<SocketAddr>,
 }
 
-/// A console can't be started.
+/// The console cannot be started.
 #[derive(Debug, thiserror::Error)]
 pub enum ConsoleError {
-    /// Another process answers on the socket.
+    /// Another process accepts connections on the socket.
     #[error(
         "cannot open control socket {}: another process answers there; is this one running \
          already?",
@@ -47,7 +47,7 @@ pub enum ConsoleError {
     /// Another file has the socket's name.
     #[error("cannot open control socket {}: a file that is no socket is in its place", path.display())]
     NotASocket { path: PathBuf },
-    /// The socket can't be made.
+    /// The socket cannot be created.
     #[error(
         "cannot open control socket {}: {source}; state_dir or admin.socket says where it is",
         path.display()
@@ -57,7 +57,7 @@ pub enum ConsoleError {
         /// The kernel's error.
         source: io::Error,
     },
-    /// Another program has the address.
+    /// Another program listens on the address.
     #[error(
         "cannot listen on {address} for {what}: another program already does. {setting} chooses \
          another address, or \"off\" (`ss -ltnp` shows who listens)"
@@ -68,7 +68,7 @@ pub enum ConsoleError {
         what: &'static str,
         setting: &'static str,
     },
-    /// The address can't be listened on.
+    /// The address cannot be listened on.
     #[error("cannot listen on {address} for {what}: {source}; {setting} chooses another address")]
     Address {
         address: SocketAddr,
@@ -78,19 +78,19 @@ pub enum ConsoleError {
         /// The kernel's error.
         source: io::Error,
     },
-    /// The API would be open to others without a token.
+    /// Other machines could use the API without a token.
     #[error(
         "the admin API on {address} can be reached from other machines: that needs \
          admin.token_file"
     )]
     TokenNeeded { address: SocketAddr },
-    /// No thread or event loop to run on.
+    /// The thread or runtime could not be created.
     #[error("cannot start the console: {0}")]
     Thread(#[from] io::Error),
 }
 
-/// The management API of a process, before it answers: its addresses are bound, which may need
-/// privileges that the process drops afterwards.
+/// The management API of a process, before it serves requests: its addresses are bound, which may
+/// need privileges that the process drops afterwards.
 #[derive(Debug)]
 pub struct Console {
     api: Option<(TcpListener, Door)>,
@@ -100,7 +100,7 @@ pub struct Console {
     socket: Option<(UnixListener, SocketFile)>,
 }
 
-/// A running console; it ends when this is dropped.
+/// A running console; it stops when this is dropped.
 #[derive(Debug)]
 pub struct ConsoleHandle {
     api_address: Option<SocketAddr>,
@@ -111,7 +111,7 @@ pub struct ConsoleHandle {
 }
 
 impl Console {
-    /// Binds the addresses that `config` names, all or none.
+    /// Binds the addresses of `config`, all or none.
     ///
     /// # Errors
     /// [`ConsoleError`].
@@ -133,8 +133,8 @@ impl Console {
         Ok(console)
     }
 
-    /// Opens the socket that the config names. It belongs to the user of this process, so this is
-    /// called once the process has its final user.
+    /// Opens the configured socket. It belongs to the user of this process, so call this once the
+    /// process runs as its final user.
     ///
     /// # Errors
     /// [`ConsoleError`].
@@ -145,8 +145,8 @@ impl Console {
         Ok(())
     }
 
-    /// Answers, on a thread of its own, at all open listeners; without an address and a socket it
-    /// does nothing.
+    /// Serves all open listeners on a separate thread; does nothing without an address and a
+    /// socket.
     ///
     /// # Errors
     /// [`ConsoleError::Thread`].
@@ -175,17 +175,17 @@ impl Console {
 }
 
 impl ConsoleHandle {
-    /// Where the API listens over TCP.
+    /// The TCP address on which the API listens.
     pub fn api_address(&self) -> Option<SocketAddr> {
         self.api_address
     }
 
-    /// Where metrics are.
+    /// The address on which metrics are served.
     pub fn metrics_address(&self) -> Option<SocketAddr> {
         self.metrics_address
     }
 
-    /// Ends the console; its socket is gone afterwards.
+    /// Stops the console; its socket is removed.
     pub fn stop(self) {
         drop(self);
     }
@@ -193,7 +193,7 @@ impl ConsoleHandle {
 
 impl Drop for ConsoleHandle {
     fn drop(&mut self) {
-        // First the name, so that nobody finds a socket where no one answers.
+        // The name is removed first, so that no client finds a socket without a listener.
         self.socket = None;
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
@@ -210,7 +210,7 @@ struct Listening {
 }
 
 impl Listening {
-    /// Serves on a thread, until `stopped` comes or its sender is gone.
+    /// Serves on a thread, until `stopped` receives a message or its sender is dropped.
     fn run(self, stopped: oneshot::Receiver<()>) -> io::Result<JoinHandle<()>> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         std::thread::Builder::new().name("skep-console".into()).spawn(move || {

@@ -1,4 +1,4 @@
-//! The interface that the API needs from a running process; the composition root implements it.
+//! The interface to a running process that the API needs; implemented by the composition root.
 
 use crate::model::{
     ClusterRequests, ClusterSeries, Explained, NewArm, NewExplain, NewNode, NewServerTest,
@@ -6,38 +6,36 @@ use crate::model::{
     ServerCommand, ServerOrdered, ServerTest, TrafficSeries,
 };
 
-/// A running process, as its operator sees it.
+/// A running process, from its operator's view.
 ///
-/// Called on the console's thread, which may wait; implementations must not
-/// make workers wait. Where `service` is `None`, all services are meant that
-/// have the node.
+/// Called on the console's thread, which may block; implementations must not make workers wait. If `service`
+/// is `None`, a call applies to all services that have the node.
 pub trait Control: Send + Sync {
-    /// The process at this moment.
+    /// The current state of the process.
     fn status(&self) -> ProcessStatus;
 
-    /// No new requests for a node.
+    /// Stops new requests to a node.
     ///
     /// # Errors
-    /// An unknown service or node.
+    /// The service or node is unknown.
     fn drain_node(&self, service: Option<&str>, name: &str) -> Result<(), ControlError>;
 
-    /// Requests for a drained node again.
+    /// Allows requests to a drained node again.
     ///
     /// # Errors
-    /// An unknown service or node, or one that is being removed.
+    /// The service or node is unknown, or the node is being removed.
     fn resume_node(&self, service: Option<&str>, name: &str) -> Result<(), ControlError>;
 
     /// Adds a node.
     ///
     /// # Errors
-    /// What is taken, malformed or out of bounds; no service named where there
-    /// are several.
+    /// A value is taken, malformed or out of bounds; or no service is named although there are several.
     fn add_node(&self, node: &NewNode) -> Result<(), ControlError>;
 
-    /// Removes a node; its requests get `timeout_ms` to end.
+    /// Removes a node; its requests get `timeout_ms` to complete.
     ///
     /// # Errors
-    /// An unknown service or node.
+    /// The service or node is unknown.
     fn remove_node(
         &self,
         service: Option<&str>,
@@ -45,10 +43,10 @@ pub trait Control: Send + Sync {
         timeout_ms: u64,
     ) -> Result<(), ControlError>;
 
-    /// Changes a node's share under weighted policies.
+    /// Changes a node's weight under weighted policies.
     ///
     /// # Errors
-    /// An unknown service or node, a weight out of bounds.
+    /// The service or node is unknown, or the weight is out of bounds.
     fn set_weight(
         &self,
         service: Option<&str>,
@@ -56,59 +54,60 @@ pub trait Control: Send + Sync {
         weight: u32,
     ) -> Result<(), ControlError>;
 
-    /// Changes how a service's nodes are chosen.
+    /// Changes the policy by which a service selects nodes.
     ///
     /// # Errors
-    /// An unknown service or policy.
+    /// The service or policy is unknown.
     fn set_policy(&self, service: &str, policy: &str) -> Result<(), ControlError>;
 
-    /// Compares policies of a service by an A/B test, in place of the one that goes on.
+    /// Compares policies of a service by an A/B test, in place of its current one.
     ///
     /// # Errors
-    /// An unknown service, policy or node; arms that are no test.
+    /// A service, policy or node is unknown, or the arms do not form a test.
     fn start_comparison(&self, service: &str, arms: &[NewArm]) -> Result<(), ControlError>;
 
-    /// Ends the A/B test of a service, and says what it has counted.
+    /// Ends the A/B test of a service, and returns its counts.
     ///
     /// # Errors
-    /// An unknown service, or one without a test.
+    /// The service is unknown, or has no test.
     fn stop_comparison(&self, service: &str) -> Result<PolicyComparison, ControlError>;
 
     /// The A/B test of a service.
     ///
     /// # Errors
-    /// An unknown service, or one without a test.
+    /// The service is unknown, or has no test.
     fn comparison(&self, service: &str) -> Result<PolicyComparison, ControlError>;
 
-    /// The pools of all nodes of the cluster, as far as this process can ask them: on a thread of its own.
+    /// The pools of all nodes of the cluster that this process can ask. Called on a separate thread.
     fn pools_of_nodes(&self) -> Vec<NodePools>;
 
-    /// The requests that its workers have at servers of pools and at nodes, the oldest first: on a thread of
-    /// its own.
+    /// The requests of its workers in progress at pool servers and at nodes, oldest first. Called on a
+    /// separate thread.
     fn requests(&self) -> Vec<RequestStatus>;
 
-    /// Its requests over time, in steps of so many seconds.
+    /// Its requests over time, in steps of `step_s`.
     ///
     /// # Errors
-    /// Other steps than there are.
+    /// There are no such steps.
     fn series(&self, step_s: u64) -> Result<TrafficSeries, ControlError>;
 
-    /// The pools of all nodes that can be asked, with the counts of all added up: on a thread of its own.
+    /// The pools of all nodes that can be asked, with their counts added up. Called on a separate thread.
     fn pools(&self) -> Vec<PoolStatus>;
 
-    /// The requests of all nodes that can be asked: on a thread of its own.
+    /// The requests of all nodes that can be asked. Called on a separate thread.
     fn requests_of_nodes(&self) -> ClusterRequests;
 
-    /// The requests of all nodes that can be asked over time: on a thread of its own.
+    /// The requests over time of all nodes that can be asked. Called on a separate thread.
     ///
     /// # Errors
-    /// Other steps than there are.
+    /// There are no such steps.
     fn series_of_nodes(&self, step_s: u64) -> Result<ClusterSeries, ControlError>;
 
-    /// Changes a server of a pool at all nodes: on a thread of its own.
+    /// Changes a server of a pool on all nodes. Called on a separate thread.
     ///
     /// # Errors
-    /// An unknown pool or server; what is taken, malformed or out of bounds; what no node could do.
+    /// The pool or server is unknown; a value is taken, malformed or out of bounds; or no node could carry
+    /// out the order.
     fn order_server(
         &self,
         pool: &str,
@@ -116,10 +115,10 @@ pub trait Control: Send + Sync {
         command: &ServerCommand,
     ) -> Result<ServerOrdered, ControlError>;
 
-    /// Tests a server of a pool by a request: on a thread of its own.
+    /// Tests a server of a pool by a request. Called on a separate thread.
     ///
     /// # Errors
-    /// An unknown pool or server; a target or host that is none.
+    /// The pool or server is unknown, or the target or host is invalid.
     fn test_server(
         &self,
         pool: &str,
@@ -127,11 +126,11 @@ pub trait Control: Send + Sync {
         test: &NewServerTest,
     ) -> Result<ServerTest, ControlError>;
 
-    /// Purges `what`, as it was typed, at all nodes; softly: it is stale, not gone. Waits until they have applied
-    /// it, at most `timeout_ms`: on a thread of its own.
+    /// Purges `what`, as typed by the operator, on all nodes; a soft purge makes it stale. Waits until the
+    /// nodes have applied it, at most `timeout_ms`. Called on a separate thread.
     ///
     /// # Errors
-    /// What names nothing that could be purged; nodes that are not linked.
+    /// `what` names nothing that can be purged, or nodes are not linked.
     fn purge(
         &self,
         what: &[String],
@@ -139,55 +138,55 @@ pub trait Control: Send + Sync {
         timeout_ms: u64,
     ) -> Result<Purged, ControlError>;
 
-    /// Why all nodes, or that of this process, keep what a request asks for, or do not: on a thread of
-    /// its own.
+    /// Explains whether and why all nodes, or that of this process, cache the response to a request. Called
+    /// on a separate thread.
     ///
     /// # Errors
-    /// What is no request; nodes that are not linked.
+    /// The request is invalid, or nodes are not linked.
     fn explain(&self, asked: &NewExplain) -> Result<Explained, ControlError>;
 
     /// Reads the config file again.
     ///
     /// # Errors
-    /// A file with an error, which is refused whole; a process without a file.
+    /// The file contains an error, in which case none of it is applied; or the process has no file.
     fn reload(&self) -> Result<Reloaded, ControlError>;
 
-    /// The config in force, every setting.
+    /// The config in force, with all settings.
     fn config_toml(&self) -> String;
 
-    /// All metrics in the text form of Prometheus.
+    /// All metrics in Prometheus' text format.
     fn metrics_text(&self) -> String;
 }
 
-/// The process can't execute the command.
+/// The process cannot execute the command.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ControlError {
-    /// It doesn't have the named item.
+    /// The named item does not exist.
     #[error("{what}")]
     NotFound {
-        /// A sentence for people.
+        /// A sentence for the operator.
         what: String,
-        /// The nearest name that it has, if one is near.
+        /// The nearest existing name, if one is near.
         did_you_mean: Option<String>,
     },
     /// It conflicts with the current state.
     #[error("{what}")]
     Conflict {
-        /// A sentence for people.
+        /// A sentence for the operator.
         what: String,
     },
     /// The command is not valid.
     #[error("{what}")]
     Invalid {
-        /// A sentence for people.
+        /// A sentence for the operator.
         what: String,
         /// The nearest valid word, if one is near.
         did_you_mean: Option<String>,
     },
-    /// It is possible, but not now or not here.
+    /// The command is possible, but not now or not on this process.
     #[error("{what}")]
     Unavailable {
-        /// A sentence for people.
+        /// A sentence for the operator.
         what: String,
     },
 }

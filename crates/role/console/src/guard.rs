@@ -1,7 +1,7 @@
 //! Authorization: the checks in front of every route.
 //!
 //! The unix socket is protected by its file mode. Over TCP, in this order:
-//! - The client is on this machine, or in one of the networks that are configured.
+//! - The client must be on this machine, or in one of the configured networks.
 //! - Host must name this listener: a page that resolves its own name to this address (DNS
 //!   rebinding) still sends its own name.
 //! - Origin, which browsers send, must be this listener as well.
@@ -27,7 +27,7 @@ use crate::problem::{Problem, ProblemKind};
 use crate::token::Token;
 use skep_units::Subnet;
 
-/// The listener by which a request arrives.
+/// The listener that received a request.
 #[derive(Clone, Debug)]
 pub(crate) enum Door {
     /// The unix socket.
@@ -37,7 +37,7 @@ pub(crate) enum Door {
         ip: IpAddr,
         /// The token that clients must send.
         token: Option<Token>,
-        /// Where clients may be, beside this machine; empty: anywhere.
+        /// Networks from which clients are accepted, besides this machine; empty: all.
         networks: Vec<Subnet>,
     },
 }
@@ -59,7 +59,7 @@ pub(crate) async fn guard(State(door): State<Arc<Door>>, request: Request, next:
     response
 }
 
-/// The answer, or an error if it takes longer than `limit`, as with a body that stalls.
+/// The response, or an error if it takes longer than `limit`, for example because a body stalls.
 async fn in_time(limit: Duration, answer: impl Future<Output = Response>) -> Response {
     match tokio::time::timeout(limit, answer).await {
         Ok(response) => response,
@@ -67,7 +67,7 @@ async fn in_time(limit: Duration, answer: impl Future<Output = Response>) -> Res
     }
 }
 
-/// Whether the caller may ask.
+/// Whether the caller's address is accepted.
 fn check_peer(door: &Door, peer: Option<&Caller>) -> Result<(), Problem> {
     let (Door::Tcp { networks, .. }, Some(Caller::Tcp(address))) = (door, peer) else {
         return Ok(());
@@ -95,7 +95,7 @@ fn judge(door: &Door, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result
 
 fn check_host(ip: IpAddr, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
     let host: Option<Authority> = only(headers, HOST).and_then(|host| host.parse().ok());
-    // An absolute target overrides Host (RFC 9112, section 3.2.2): both must fit.
+    // An absolute target overrides Host (RFC 9112, section 3.2.2): both must match.
     let is_own = host.as_ref().is_some_and(|host| is_own(ip, host))
         && uri.authority().is_none_or(|authority| is_own(ip, authority));
     if is_own {
@@ -134,8 +134,8 @@ fn check_token(token: Option<&Token>, method: &Method, headers: &HeaderMap) -> R
     }
 }
 
-/// Refuses a request whose announced body is too large; one that is not announced is found by the
-/// readers of bodies.
+/// Refuses a request whose announced body is too large; an unannounced one is checked while it is
+/// read.
 fn check_length(headers: &HeaderMap) -> Result<(), Problem> {
     let length = only(headers, CONTENT_LENGTH).and_then(|length| length.parse::<u64>().ok());
     if length.is_some_and(|length| length > BODY_BYTES_MAX as u64) {
@@ -157,8 +157,8 @@ fn is_own(ip: IpAddr, authority: &Authority) -> bool {
     let host = authority.host();
     let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     match bare.parse::<IpAddr>() {
-        // An address never comes out of the DNS, and which of its addresses
-        // such a listener was called by is not known here.
+        // An address is never the result of a DNS look-up, and such a listener does not know by
+        // which of its addresses it was called.
         Ok(_) if ip.is_unspecified() => true,
         Ok(named) => named == ip || (named.is_loopback() && ip.is_loopback()),
         Err(_) => {
@@ -175,7 +175,7 @@ fn name_of(ip: IpAddr) -> String {
     }
 }
 
-/// The text of a field that is there exactly once.
+/// The value of a field that occurs exactly once.
 fn only(headers: &HeaderMap, name: impl AsHeaderName) -> Option<&str> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {

@@ -9,11 +9,11 @@
 //! ```
 //!
 //! Invariants:
-//! - Runs on a thread of its own; no request of the data plane waits for it.
-//! - `GET` changes nothing. Nothing is changed over TCP without a token, not even from this
-//!   machine: a web page in a browser is on this machine too.
+//! - The API runs on its own thread; no request of the data plane waits for it.
+//! - `GET` changes nothing. Nothing can be changed over TCP without a token, not even from this
+//!   machine: a web page in a browser is also on this machine.
 //! - [`openapi_json`] describes the API, and every route in it is served.
-//! - Every attempt to change something is logged in one line: user, change and result.
+//! - Every attempt to change something is logged in one line: caller, change and result.
 
 #![forbid(unsafe_code)]
 

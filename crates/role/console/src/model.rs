@@ -387,7 +387,7 @@ pub struct NodeStatus {
 pub enum NodeSource {
     /// The config file.
     Config,
-    /// This API; stays through reloads until it is removed.
+    /// This API; the entry survives reloads until it is removed.
     Api,
 }
 
@@ -476,16 +476,16 @@ pub struct PurgedNode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum PurgeOutcome {
-    /// It has: no reply of it begins with what was purged.
+    /// It has: no later reply begins with purged content.
     Acknowledged,
-    /// It is linked and did not say so in time.
+    /// It is linked, but did not acknowledge the purge in time.
     Late,
     /// It serves clients, and its link ended meanwhile; it applies the purge when it links again.
     Lost,
-    /// It serves clients (it passes its health checks, and is not drained), and was not linked in
-    /// time: it may reply with what was purged until it links.
+    /// It serves clients (its health checks succeed, and it is not drained), but was not linked in time:
+    /// it may send purged content until it links.
     Unlinked,
-    /// It serves no clients, and was not linked; it applies the purge when it comes.
+    /// It serves no clients and was not linked; it applies the purge when it links.
     Away,
 }
 

@@ -51,20 +51,20 @@ impl Problem {
     }
 }
 
-/// The kinds of refusals.
+/// The kinds of error responses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProblemKind {
-    /// Not what was expected in a request.
+    /// The request is malformed.
     Malformed,
-    /// No token, or not the right one.
+    /// The token is missing or wrong.
     Unauthorized,
-    /// The name by which the API was called is not one of its own.
+    /// The host name used is not one of the API's own.
     ForeignHost,
-    /// Called from a network that is not configured.
+    /// The client's network is not configured.
     ForeignAddress,
-    /// Called by a page of somebody else.
+    /// The request was sent by a page of a foreign origin.
     ForeignOrigin,
-    /// A change over TCP where no token is configured.
+    /// A change was requested over TCP, but no token is configured.
     ReadOnly,
     NotFound,
     NoSuchMethod,
@@ -77,7 +77,7 @@ pub(crate) enum ProblemKind {
 }
 
 impl ProblemKind {
-    /// Word, status, title.
+    /// Returns the word, status and title.
     fn describe(self) -> (&'static str, StatusCode, &'static str) {
         match self {
             Self::Malformed => ("malformed", StatusCode::BAD_REQUEST, "Malformed request"),

@@ -25,10 +25,10 @@ pub(crate) mod change;
 pub(crate) mod openapi;
 pub(crate) mod read;
 
-/// What handlers work with.
+/// The state available to handlers.
 pub(crate) type Shared = Arc<dyn Control>;
 
-/// The API behind a door.
+/// Creates the API, with the checks for `door`.
 pub(crate) fn api(control: Shared, door: Door) -> Router {
     Router::new()
         .route("/api/v1/status", get(read::status))
@@ -67,7 +67,7 @@ pub(crate) fn api(control: Shared, door: Door) -> Router {
         .with_state(control)
 }
 
-/// What the metrics listener serves: two things to read, to anyone.
+/// Creates the routes of the metrics listener: two resources that anyone may read.
 pub(crate) fn metrics(control: Shared) -> Router {
     Router::new()
         .route("/metrics", get(read::metrics))
@@ -86,7 +86,7 @@ async fn no_such_method(request: Request) -> Problem {
     Problem::new(ProblemKind::NoSuchMethod, detail)
 }
 
-/// Which of a process's services is meant.
+/// Selects one of the services of a process.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -95,7 +95,7 @@ pub(crate) struct OfService {
     pub(crate) service: Option<String>,
 }
 
-/// How a node is removed.
+/// How to remove a node.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -108,7 +108,7 @@ pub(crate) struct Removal {
     pub(crate) timeout_ms: Option<u64>,
 }
 
-/// How finely requests over time are shown.
+/// The resolution of requests over time.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -117,7 +117,7 @@ pub(crate) struct SeriesParams {
     pub(crate) step_s: Option<u64>,
 }
 
-/// How a server of a pool is removed.
+/// How to remove a server of a pool.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -190,7 +190,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
             None => Problem::new(ProblemKind::Malformed, "the body broke off"),
         })?;
         let bytes = bytes.to_bytes();
-        // Lists would pass for objects whose members stand in order.
+        // Serde would accept a list as an object with its members in order.
         if bytes.trim_ascii_start().first() == Some(&b'[') {
             return Err(Problem::new(ProblemKind::Invalid, "send an object, not a list"));
         }
@@ -207,12 +207,13 @@ fn is_json(headers: &HeaderMap) -> bool {
     media_type.trim().eq_ignore_ascii_case("application/json")
 }
 
-/// A text of some type.
+/// A text response of a media type.
 pub(crate) fn text(status: StatusCode, media_type: &'static str, text: String) -> Response {
     (status, [(CONTENT_TYPE, media_type)], text).into_response()
 }
 
-/// Runs what may wait for other processes or machines: others must not wait with it.
+/// Runs a job that may wait for other processes or machines on a separate thread, so that other
+/// requests do not wait for it.
 pub(crate) async fn beside<T: Send + 'static>(
     job: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Problem> {

@@ -1,4 +1,4 @@
-//! Connections: accepts, counts, serves and times them out.
+//! Accepts, counts, serves and times out connections.
 
 use std::io;
 use std::net::SocketAddr;
@@ -51,12 +51,12 @@ impl Listener for UnixListener {
     }
 }
 
-/// How long a connection may take.
+/// Time limits of a connection.
 #[derive(Clone, Copy, Debug)]
 struct Patience {
-    /// For a request's head, and from one request to the next.
+    /// For the head of a request, and between two requests.
     head: Duration,
-    /// For everything.
+    /// For the whole connection.
     connection: Duration,
 }
 
@@ -90,7 +90,7 @@ pub(crate) async fn serve(listener: impl Listener, router: Router) {
                     drop(slot);
                 });
             }
-            // It fits into the empty buffer of a new connection: no wait.
+            // The reply fits into the empty buffer of a new connection: this does not wait.
             None => drop(stream.write_all(FULL).await),
         }
     }

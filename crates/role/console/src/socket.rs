@@ -1,7 +1,7 @@
 //! The file of the unix socket.
 //!
-//! Invariants: only owner and group can ever connect, even between two system calls; a socket with
-//! a live listener is never removed.
+//! Invariants: only the owner and group can ever connect, even between two system calls; a socket
+//! with a live listener is never removed.
 
 use std::fs::{self, Permissions};
 use std::io::{self, ErrorKind};
@@ -12,21 +12,21 @@ use std::path::{Path, PathBuf};
 /// Mode of the file: owner and group may connect.
 const MODE: u32 = 0o660;
 
-/// Mode of the file's folder, if it has to be made.
+/// Mode of the file's folder, if it has to be created.
 const FOLDER_MODE: u32 = 0o750;
 
 /// The file of a listening socket; removed when dropped.
 #[derive(Debug)]
 pub(crate) struct SocketFile {
     path: PathBuf,
-    /// Device and number, to recognise it.
+    /// Device and inode, which identify it.
     identity: (u64, u64),
 }
 
-/// Why there is no socket.
+/// Why the socket could not be opened.
 #[derive(Debug)]
 pub(crate) enum SocketError {
-    /// A process answers on it.
+    /// A process accepts connections on it.
     InUse,
     /// Another file has that name.
     NotASocket,
@@ -40,14 +40,14 @@ impl From<io::Error> for SocketError {
     }
 }
 
-/// Listens on a socket at `path`. The folder is made if it is missing; the socket of a dead process
-/// is replaced.
+/// Listens on a socket at `path`. The folder is created if missing; the socket of a dead process is
+/// replaced.
 pub(crate) fn listen(path: &Path) -> Result<(UnixListener, SocketFile), SocketError> {
     make_folder(path)?;
     if !is_free(path)? {
         return Err(SocketError::InUse);
     }
-    // Made under another name, since a mode can only be set afterwards.
+    // Created under another name, since the mode can only be set afterwards.
     let mut fresh = path.as_os_str().to_owned();
     fresh.push(format!(".{}", std::process::id()));
     let fresh = PathBuf::from(fresh);
@@ -69,7 +69,7 @@ pub(crate) fn listen(path: &Path) -> Result<(UnixListener, SocketFile), SocketEr
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        // Somebody may have put another in its place.
+        // Another process may have replaced it.
         let is_ours =
             fs::symlink_metadata(&self.path).is_ok_and(|it| identity(&it) == self.identity);
         if is_ours {
@@ -102,7 +102,7 @@ fn is_free(path: &Path) -> Result<bool, SocketError> {
     match UnixStream::connect(path) {
         Ok(_) => Ok(false),
         Err(error) if error.kind() == ErrorKind::ConnectionRefused => Ok(true),
-        // Its listener's queue is full.
+        // The queue of its listener is full.
         Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(false),
         Err(error) => Err(error.into()),
     }

@@ -1,7 +1,7 @@
 //! The token of the API over TCP.
 //!
 //! Invariant: a token is never displayed or logged, and the time of a comparison does not depend on
-//! how much of it was right.
+//! how much of the claim is correct.
 
 use std::fmt;
 use std::io;
@@ -10,14 +10,14 @@ use std::path::{Path, PathBuf};
 
 use crate::limits::{TOKEN_BYTES_MAX, TOKEN_BYTES_MIN};
 
-/// What TCP clients must send: `Authorization: Bearer TOKEN`.
+/// The token that TCP clients must send: `Authorization: Bearer TOKEN`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token(String);
 
-/// A token file is not usable.
+/// A token file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
-    /// It can't be read.
+    /// It cannot be read.
     #[error("cannot read token file {}: {source}", path.display())]
     Unreadable {
         path: PathBuf,
@@ -30,7 +30,7 @@ pub enum TokenError {
         file = path.display()
     )]
     Public { path: PathBuf },
-    /// It holds no token.
+    /// It contains no token.
     #[error(
         "token file {} holds no token: one line of {TOKEN_BYTES_MIN} to {TOKEN_BYTES_MAX} \
          printable characters without spaces, such as from `openssl rand -hex 32`",
@@ -40,7 +40,7 @@ pub enum TokenError {
 }
 
 impl Token {
-    /// The token that is the only line of a file.
+    /// Reads the token from the only line of a file.
     ///
     /// # Errors
     /// [`TokenError`].
@@ -54,7 +54,7 @@ impl Token {
         Self::parse(&text).ok_or_else(|| TokenError::Malformed { path: path.to_owned() })
     }
 
-    /// The token in `line`; `None` if it isn't one.
+    /// The token in `line`; `None` if it is not a valid one.
     pub fn parse(line: &str) -> Option<Self> {
         let token = line.trim_end_matches(['\n', '\r']);
         let is_long_enough = (TOKEN_BYTES_MIN..=TOKEN_BYTES_MAX).contains(&token.len());
@@ -62,12 +62,11 @@ impl Token {
         (is_long_enough && is_printable).then(|| Self(token.to_owned()))
     }
 
-    /// Whether `claim` is this token. The time depends on the length of the
-    /// claim only.
+    /// Whether `claim` is this token. The time depends only on the length of the claim.
     pub(crate) fn is(&self, claim: &[u8]) -> bool {
         let own = self.0.as_bytes();
-        // Against a claim of another length all bytes are compared as well, so
-        // that the length is not told either.
+        // A claim of another length is compared completely as well, so that the time does not
+        // reveal the length.
         let differs = u8::from(own.len() != claim.len());
         let difference = claim.iter().enumerate().fold(differs, |difference, (at, byte)| {
             std::hint::black_box(difference | (byte ^ own[at % own.len()]))

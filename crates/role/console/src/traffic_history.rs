@@ -1,4 +1,4 @@
-//! Requests of a process over time: all, and those to servers of pools.
+//! Requests of a process over time: all of them, and those to pool servers.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -25,21 +25,21 @@ pub struct PoolServerTotals {
     pub pool: String,
     pub server: String,
     pub requests: u64,
-    /// Those of them that failed.
+    /// Those of the requests that failed.
     pub failures: u64,
 }
 
 #[derive(Debug, Default)]
 struct State {
     series: Series<5>,
-    /// The totals that were read last; those of servers by pool and name, since servers come and go.
+    /// The totals as last read; those of servers by pool and name, since servers are added and removed.
     last: Counts,
     servers: BTreeMap<(String, String), (u64, u64)>,
     last_unix_s: u64,
 }
 
 impl TrafficHistory {
-    /// Nothing was counted yet.
+    /// An empty history.
     #[expect(clippy::new_without_default, reason = "it begins at the time of the call")]
     pub fn new() -> Self {
         let started_unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -47,7 +47,7 @@ impl TrafficHistory {
         Self { started: Instant::now(), started_unix, state: Mutex::new(state) }
     }
 
-    /// Counts what is in `registry`, and what `servers` says, as long as there is anybody to show it to.
+    /// Counts the totals in `registry`, and those that `servers` returns, until the history is dropped.
     pub async fn count(
         history: Weak<Self>,
         registry: Arc<Registry>,
@@ -61,10 +61,10 @@ impl TrafficHistory {
         }
     }
 
-    /// What was counted, in steps of so many seconds.
+    /// The counts, in steps of `step_s`.
     ///
     /// # Errors
-    /// There is no such step.
+    /// There are no such steps.
     pub fn show(&self, step_s: u64) -> Result<TrafficSeries, ControlError> {
         let step = SeriesStep::ALL.into_iter().find(|step| step.seconds() == step_s);
         let Some(step) = step else {
@@ -77,23 +77,23 @@ impl TrafficHistory {
             let [requests, to_pools, pool_failures, responses_5xx, sent_bytes] = counts;
             TrafficPoint { at_unix_s, requests, to_pools, pool_failures, responses_5xx, sent_bytes }
         };
-        // What was read last is all that is known.
+        // Nothing is known after the last reading.
         let points = state.series.points(step, state.last_unix_s).map(point).collect();
         Ok(TrafficSeries { step_s, kept_s: step_s * step.points_max() as u64, points })
     }
 
-    /// The wall clock as it was at the start, and what has passed since: it never goes back.
+    /// The wall clock at the start, plus the time since then: it never goes backwards.
     fn now_unix(&self) -> Duration {
         self.started_unix + self.started.elapsed()
     }
 
-    /// Time to the next fine step.
+    /// Time until the next fine step.
     fn pause(&self) -> Duration {
         let (now, step_s) = (self.now_unix(), SeriesStep::Fine.seconds());
         Duration::from_secs((now.as_secs() / step_s + 1) * step_s).saturating_sub(now)
     }
 
-    /// Counts what came since the last call.
+    /// Counts the changes since the last call.
     fn look(&self, registry: &Registry, servers: Vec<PoolServerTotals>) {
         let totals = registry.snapshot().totals;
         let now_unix_s = self.now_unix().as_secs();
@@ -102,7 +102,7 @@ impl TrafficHistory {
         let (mut to_pools, mut pool_failures) = (0, 0);
         for PoolServerTotals { pool, server, requests, failures } in servers {
             let (key, counted) = ((pool, server), (requests, failures));
-            // Less than before: another server of this name.
+            // Less than before: another server with this name.
             let known = state.servers.get(&key).copied();
             let known = known.filter(|known| known.0 <= counted.0 && known.1 <= counted.1);
             let before = known.unwrap_or_default();
@@ -118,7 +118,7 @@ impl TrafficHistory {
         let before = std::mem::replace(&mut state.last, read);
         let since = |at: usize| read[at].saturating_sub(before[at]);
         let counts = [since(0), to_pools, pool_failures, since(3), since(4)];
-        // The step that is over now.
+        // The step that has just ended.
         let from_unix_s = now_unix_s.saturating_sub(SeriesStep::Fine.seconds());
         state.series.add(from_unix_s, counts);
         state.last_unix_s = now_unix_s;

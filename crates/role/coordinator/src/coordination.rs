@@ -1,8 +1,8 @@
-//! A coordinator of this process and its thread: its inputs and its displayed state.
+//! The coordinator of this process and its thread: commands to it and its displayed state.
 //!
-//! In direct dispatch the active dispatcher coordinates, in its epoch. Elsewhere the coordinators
-//! of all dispatchers answer, and nodes use the first one in the config that they are linked with:
-//! it has the highest rank.
+//! In direct dispatch the active dispatcher coordinates, in its epoch. Otherwise the coordinators of all
+//! dispatchers answer, and nodes use the first one in the config with which they are linked: it has the
+//! highest rank.
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, TcpListener};
@@ -42,14 +42,14 @@ use crate::server_loads::ServerLoads;
 pub struct CacheView {
     /// Whether it answers.
     pub is_active: bool,
-    /// In direct dispatch, that of its term; else made from its rank and number.
+    /// In direct dispatch the epoch of its term; otherwise made from its rank and number.
     pub epoch: u64,
     /// Nodes that are linked.
     pub members: Vec<CacheMemberView>,
     pub counters: CoordinatorCounters,
 }
 
-/// A coordinator; its links end when this is dropped.
+/// A coordinator; its links are closed when this is dropped.
 pub struct Coordination {
     server: LinkServer<CoordinatorCommand>,
     commands: CommandSender<CoordinatorCommand>,
@@ -59,30 +59,30 @@ pub struct Coordination {
     power_stages: Arc<ArcSwap<PowerStages>>,
 }
 
-/// The coordinator's thread has ended, or has too much to do.
+/// The coordinator's thread has ended, or its queue is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the coordinator of the caches does not answer")]
 pub struct NoCoordinator;
 
-/// A message to the thread of the links.
+/// A command to the link thread.
 pub(crate) enum CoordinatorCommand {
     /// The [`CoordinatorStage`] has changed.
     Stage,
-    /// Where nodes' loads are read from now on.
+    /// Reads the nodes' loads from this reader from now on.
     Loads(NodeLoadReader),
-    /// Purge this, and report the result.
+    /// Purges, and reports the result.
     Purge(PurgeOrder, SyncSender<PurgeReport>),
-    /// These nodes serve clients.
+    /// Sets the nodes that serve clients.
     Serving(Vec<Name>),
-    /// Ask all nodes why they keep this, for so long, and report what they say.
+    /// Asks all nodes to explain their caching for `limit_ms`, and reports their answers.
     Explain {
         request: ExplainRequest,
         limit_ms: u64,
         asker: SyncSender<NodeAnswers<Option<Box<Explanation>>>>,
     },
-    /// The same for what they show operators, or what they are to do.
+    /// The same for questions and orders of operators.
     AskNodes { question: NodeQuestion, limit_ms: u64, asker: SyncSender<NodeAnswers<Vec<u8>>> },
-    /// These nodes are to be off, and all others on.
+    /// Switches these nodes off, and all others on.
     WantOff(BTreeSet<Name>),
 }
 
@@ -94,24 +94,24 @@ pub struct CoordinatorStage {
 }
 
 impl CoordinatorStage {
-    /// Active in an epoch, or on standby.
+    /// Activates the coordinator in an epoch, or puts it on standby.
     pub fn set(&self, stage: Option<u64>) {
         self.wanted.store(stage.map(Arc::new));
-        // One with too much to do looks at its next tick.
+        // If its queue is full, the thread reads the stage at its next tick.
         drop(self.commands.tell(CoordinatorCommand::Stage));
     }
 }
 
-/// The nodes that have reported since the last call, and the bytes that each has to send.
+/// Returns the nodes that have reported since the last call, with the bytes that each has to send.
 pub type NodeLoadReader = Box<dyn FnMut() -> Vec<(Name, u64)> + Send>;
 
 impl Coordination {
-    /// Accepts links of nodes at `listener`; on standby until activated. Nodes report their load
-    /// every `report_ms`; they are at `nodes`, as far as the config has them. No other dispatcher
-    /// of the cluster has its `number`.
+    /// Accepts links of nodes at `listener`; on standby until activated. Nodes report their load every
+    /// `report_ms`; `nodes` are the addresses of configured nodes. `number` is unique among the dispatchers
+    /// of the cluster.
     ///
     /// # Errors
-    /// If there is no thread to be had.
+    /// The thread could not be started.
     pub fn start(
         identity: Identity,
         listener: TcpListener,
@@ -158,12 +158,11 @@ impl Coordination {
         Ok(Self { server, commands, stage, view, purge_counts, power_stages })
     }
 
-    /// Purges, and waits until all nodes that are linked, or that serve clients by `serving`, have
-    /// applied it, at most `limit_ms`. A report without nodes: none is linked, and
-    /// nothing was done.
+    /// Purges, and waits at most `limit_ms` until all nodes that are linked, or that serve clients according
+    /// to `serving`, have applied it. A report without nodes: none is linked, and nothing was done.
     ///
     /// # Errors
-    /// If the thread of the links does not answer.
+    /// The link thread does not answer.
     pub fn purge(
         &self,
         (kind, what): (PurgeKind, Vec<PurgeWhat>),
@@ -182,7 +181,7 @@ impl Coordination {
                     return Ok(report);
                 }
                 Err(RecvTimeoutError::Timeout) => {
-                    // Of nodes that are found down meanwhile nothing is waited for.
+                    // Nodes that are found to be down meanwhile are not waited for.
                     self.commands
                         .tell(CoordinatorCommand::Serving(serving()))
                         .map_err(|_| NoCoordinator)?;
@@ -193,11 +192,11 @@ impl Coordination {
         Err(NoCoordinator)
     }
 
-    /// Asks all linked nodes why they keep what `request` asks for, or do not, and waits for them at most
-    /// `limit_ms`. A node that cannot interpret the request answers `None`.
+    /// Asks all linked nodes whether and why they cache the response to `request`, and waits at most
+    /// `limit_ms` for them. A node that cannot interpret the request answers `None`.
     ///
     /// # Errors
-    /// If the thread of the links does not answer.
+    /// The link thread does not answer.
     pub fn explain(
         &self,
         request: ExplainRequest,
@@ -206,11 +205,11 @@ impl Coordination {
         self.ask(limit_ms, |asker| CoordinatorCommand::Explain { request, limit_ms, asker })
     }
 
-    /// Asks all linked nodes, and waits for them at most `limit_ms`. They answer in JSON. An order gets its stamp
-    /// here.
+    /// Asks all linked nodes, and waits at most `limit_ms` for them. They answer in JSON. An order gets its
+    /// stamp here.
     ///
     /// # Errors
-    /// If the thread of the links does not answer.
+    /// The link thread does not answer.
     pub fn ask_nodes(
         &self,
         question: NodeQuestion,
@@ -235,15 +234,15 @@ impl Coordination {
         &self.purge_counts
     }
 
-    /// The handle that sets whether it is active.
+    /// The handle that activates it or puts it on standby.
     pub fn stage(&self) -> CoordinatorStage {
         self.stage.clone()
     }
 
-    /// Reads the nodes' loads there from now on, at each tick.
+    /// Reads the nodes' loads from `source` from now on, at each tick.
     ///
     /// # Errors
-    /// If its thread has ended.
+    /// The thread has ended, or its queue is full.
     pub fn follow_loads(&self, source: NodeLoadReader) -> Result<(), NoCoordinator> {
         self.commands.tell(CoordinatorCommand::Loads(source)).map_err(|_| NoCoordinator)
     }
@@ -253,30 +252,30 @@ impl Coordination {
         self.server.counts()
     }
 
-    /// Has these nodes be off, as far as all coordinators agree, and all others on.
+    /// Switches these nodes off, as far as all coordinators agree, and all others on.
     ///
     /// # Errors
-    /// If its thread has ended, or has too much to do.
+    /// The thread has ended, or its queue is full.
     pub fn want_off(&self, nodes: BTreeSet<Name>) -> Result<(), NoCoordinator> {
         self.commands.tell(CoordinatorCommand::WantOff(nodes)).map_err(|_| NoCoordinator)
     }
 
-    /// How far the linked nodes are that can be off.
+    /// The power stages of the linked nodes that can be switched off.
     pub fn power_stages(&self) -> Arc<PowerStages> {
         self.power_stages.load_full()
     }
 
-    /// Its displayed state, at most half a second old.
+    /// Its displayed state, half a second old at most.
     pub fn view(&self) -> Arc<CacheView> {
         self.view.load_full()
     }
 }
 
-/// Serves the links of nodes, in the thread of the links: passes their messages to the coordinator
-/// and to purges, and sends the answers of both.
+/// Serves the links of nodes in the link thread: passes their messages to the coordinator and to purges, and
+/// sends the answers of both.
 struct CoordinatorServer {
     wanted: Arc<ArcSwapOption<u64>>,
-    /// What `wanted` was when it was looked at last.
+    /// The value of `wanted` when it was last read.
     stage: Option<u64>,
     coordinator: Coordinator,
     purging: Purging,
@@ -284,9 +283,9 @@ struct CoordinatorServer {
     operators: Operators,
     server_loads: ServerLoads,
     power: NodePower,
-    /// What nodes understand that have not said hello yet.
+    /// Features of nodes that have not sent their hello yet.
     features: HashMap<LinkId, NodeFeatures>,
-    /// Links that have said hello.
+    /// Links on which a hello was received.
     links: HashMap<LinkId, NodeLinkId>,
     members: HashMap<NodeLinkId, LinkId>,
     loads: Option<NodeLoadReader>,
@@ -349,12 +348,12 @@ impl CoordinatorServer {
             }
         }
         self.purging.report();
-        // Only operators of this process ask for them.
+        // Only operators of this process ask these questions.
         let _ = self.explanations.report(now);
         self.operators.report(now, outbox);
         for (member, message) in self.coordinator.outbox() {
             if let Some(&link) = self.members.get(&member) {
-                // A link that takes no more ends, and is heard of.
+                // A link whose queue is full is closed, which is reported.
                 let _ = outbox.send(link, &message);
             }
         }
@@ -432,7 +431,7 @@ impl CoordinatorServer {
             }
             (Some(_), ToCoordinator::ServerLoads(loads)) => self.server_loads.loaded(link, loads),
             (Some(_), ToCoordinator::AmInStep { question }) => {
-                // Behind all purges that were sent. If it takes no more it ends.
+                // Sent after all purges. If the link's queue is full it is closed.
                 let _ = outbox.send(link, &ToNode::InStep { question });
             }
             (Some(&member), message) => {

@@ -10,11 +10,11 @@
 //!                                 CacheView (status, metrics)
 //! ```
 //!
-//! Its answers are decided in `core/directory`. It has no access to services or requests: the
-//! composition root of the process passes it the active dispatcher and the nodes' loads.
+//! Its answers are computed in `core/directory`. It has no access to services or requests: the composition
+//! root of the process passes it the active dispatcher and the nodes' loads.
 //!
-//! Invariants: one thread owns all of its state, and waits for links and messages only. A purge is
-//! reported complete only when all linked nodes have acknowledged it.
+//! Invariants: one thread owns all of its state, and waits for links and messages only. A purge is reported
+//! as complete only when all linked nodes have acknowledged it.
 
 #![forbid(unsafe_code)]
 

@@ -3,36 +3,34 @@
 /// Interval at which the coordinator checks its leases, in milliseconds.
 pub(crate) const COORDINATOR_TICK_MS: u64 = 100;
 
-/// Looks after which what is shown of the coordinator is made anew: walking all
-/// its tables is not for every look.
+/// Ticks between updates of the coordinator's displayed state: walking all its tables at every tick would be
+/// too expensive.
 pub(crate) const COORDINATOR_VIEW_TICKS: u32 = 5;
 
-/// Time from one look at which nodes serve clients to the next, while a purge waits for some, in
-/// milliseconds: that of the checks that tell it.
+/// Interval at which the nodes that serve clients are determined again while a purge waits for some, in
+/// milliseconds: that of the checks that determine them.
 pub(crate) const PURGE_LOOK_MS: u64 = 100;
 
-/// Time in which nodes are to acknowledge what a request has changed, in milliseconds: many times what
-/// they take. A newer stamp is given in that time if one of them knows of one.
+/// Time for nodes to acknowledge an invalidation by a request, in milliseconds: many times the usual
+/// duration. A newer stamp is assigned in that time if a node knows a later one.
 pub(crate) const INVALIDATION_MS: u64 = 1_000;
 
-/// How long the thread of the links may take to report that the time of a purge is over, in
-/// milliseconds: some ticks.
+/// Time that the link thread may take to report that a purge has timed out, in milliseconds: some ticks.
 pub(crate) const PURGE_MARGIN_MS: u64 = 2_000;
 
-/// Questions of operators to all nodes at a time: above it one ends with what it has. Each takes
-/// what the nodes answer, until it is read.
+/// Concurrent questions of operators to all nodes: above this number one ends with the answers that it has.
+/// Each holds the nodes' answers until they are read.
 pub(crate) const QUESTIONS_MAX: usize = 8;
 
-/// Those of them that come from one node: what one process asks leaves room for the others.
+/// Those of them that come from one node: the questions of one process leave room for others.
 pub(crate) const QUESTIONS_PER_NODE_MAX: usize = 4;
 
-/// How long the thread of the links may take to report that the time of a question is over, in
-/// milliseconds: some ticks.
+/// Time that the link thread may take to report that a question has timed out, in milliseconds: some ticks.
 pub(crate) const ANSWERS_MARGIN_MS: u64 = 1_000;
 
 /// Longest time that a question of a node's operator to all nodes may take, in milliseconds.
 pub(crate) const RELAY_MS_MAX: u64 = 20_000;
 
-/// What may be under way to a node that has asked all nodes, in bytes: what would be more is said to be too long,
-/// so that the link stays.
+/// Bytes queued for a node that has asked all nodes, at most: a further answer is replaced by one that
+/// reports it as too long, so that the link is not closed.
 pub(crate) const RELAY_QUEUE_BYTES_MAX: usize = 16 * 1024 * 1024;

@@ -9,7 +9,7 @@ use skep_wire::cache::Reason;
 
 use crate::coordination::{CacheView, Coordination};
 
-/// What the coordinator of this process knows and does.
+/// Registers metrics of this process's coordinator.
 pub fn register_coordinator(registry: &Registry, coordination: &Arc<Coordination>) {
     let gauge = |name: &str, help: &str, read: fn(&CacheView) -> f64| {
         let own = Arc::clone(coordination);
@@ -65,7 +65,8 @@ pub fn register_coordinator(registry: &Registry, coordination: &Arc<Coordination
     registry.register_samples("skep_coordinator_answers_total", help, Box::new(read));
 }
 
-/// What became of streams; `all`: of the links of a coordinator, of a node; a process may have both.
+/// Registers metrics of streams; `all`: those of a coordinator's links and those of a node; a
+/// process may have both.
 pub fn register_streams(registry: &Registry, all: Vec<Arc<StreamCounts>>) {
     let counts = all.clone();
     let read = move || {

@@ -1,7 +1,7 @@
-//! Operators in the thread of the links: their questions to all nodes, and their orders about servers of pools.
+//! Operators in the link thread: their questions to all nodes, and their orders about pool servers.
 //!
-//! An order is carried out by the nodes that it was sent to, and known here from the first of them that has done so;
-//! then all nodes hear of it that come later, or could not be reached.
+//! The nodes to which an order was sent carry it out. The order is recorded here when the first of them has
+//! done so; then all nodes that link later, or could not be reached, receive it.
 
 use skep_directory::OrderTable;
 use skep_peer::stream::{LinkId, Outbox};
@@ -13,9 +13,9 @@ use skep_wire::message::Name;
 use crate::limits::RELAY_QUEUE_BYTES_MAX;
 use crate::questions::{Asker, NodeAnswer, Questions};
 
-/// What operators have asked and ordered.
+/// The questions and orders of operators.
 pub(crate) struct Operators {
-    /// Of the dispatcher.
+    /// Number of the dispatcher.
     number: u16,
     orders: OrderTable,
     questions: Questions<Vec<u8>>,
@@ -26,7 +26,7 @@ impl Operators {
         Self { number, orders: OrderTable::default(), questions: Questions::default() }
     }
 
-    /// A node has said hello; it gets all orders.
+    /// Handles a node's hello; the node gets all orders.
     pub(crate) fn joined(
         &mut self,
         link: LinkId,
@@ -34,12 +34,12 @@ impl Operators {
         outbox: &mut Outbox<ToNode>,
     ) {
         if features.has_operate() {
-            // A link that takes no more ends, and begins anew.
+            // A link whose queue is full is closed, and the node links again.
             let _ = outbox.send(link, &ToNode::ServerOrders(self.orders.all()));
         }
     }
 
-    /// A link is gone.
+    /// Handles the end of a link.
     pub(crate) fn left(&mut self, link: LinkId) {
         self.questions.left(link);
     }
@@ -59,7 +59,7 @@ impl Operators {
             tracing::info!("pool {pool}: {change} of server {server} ordered at all nodes");
         }
         let knows_it = match what {
-            // Those of earlier builds as well.
+            // Builds without the other questions know this one.
             NodeQuestion::Pools => NodeFeatures::has_status,
             _ => NodeFeatures::has_operate,
         };
@@ -71,12 +71,13 @@ impl Operators {
         self.questions.ask(ends, nodes, message, asker, outbox);
     }
 
-    /// A node answers.
+    /// Handles a node's answer.
     pub(crate) fn answered(&mut self, link: LinkId, question: u64, json: Vec<u8>) {
         self.questions.answered(link, question, json);
     }
 
-    /// A node has carried out orders, or knows of some: what is new here all others hear.
+    /// Handles orders that a node has carried out, or knows: those that are new here are sent to all other
+    /// nodes.
     pub(crate) fn learn<'n>(
         &mut self,
         from: LinkId,
@@ -96,7 +97,7 @@ impl Operators {
         }
     }
 
-    /// Ends questions that are over.
+    /// Reports and removes questions that have ended.
     pub(crate) fn report(&mut self, now: Now, outbox: &mut Outbox<ToNode>) {
         for (link, ask, answers) in self.questions.report(now) {
             for (node, answer) in answers {

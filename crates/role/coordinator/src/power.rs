@@ -1,6 +1,6 @@
-//! Nodes that are to be off, in the thread of the links: they are ordered off and on, and report their stages.
+//! Nodes to be switched off, in the link thread: they are ordered off and on, and report their stages.
 //!
-//! Invariant: a node that was never wanted off gets no order.
+//! Invariant: a node that never had to be off gets no order.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use skep_peer::stream::{LinkId, Outbox};
 use skep_wire::cache::{NodeFeatures, PowerStage, ToNode};
 use skep_wire::message::Name;
 
-/// How far the linked nodes are that can be off.
+/// The power stages of the linked nodes that can be switched off.
 pub type PowerStages = BTreeMap<Name, PowerStage>;
 
 #[derive(Default)]
@@ -20,10 +20,10 @@ pub(crate) struct NodePower {
     shown: Arc<ArcSwap<PowerStages>>,
 }
 
-/// A node that can be off.
+/// A node that can be switched off.
 struct PowerLink {
     name: Name,
-    /// What it was told last; at first, that it is to be on.
+    /// The last order sent; initially on.
     told_off: bool,
     stage: PowerStage,
 }
@@ -33,7 +33,7 @@ impl NodePower {
         Self { shown: Arc::clone(shown), ..Self::default() }
     }
 
-    /// A node has said hello.
+    /// Handles a node's hello.
     pub(crate) fn joined(
         &mut self,
         link: LinkId,
@@ -48,20 +48,20 @@ impl NodePower {
         }
     }
 
-    /// A link is gone.
+    /// Handles the end of a link.
     pub(crate) fn left(&mut self, link: LinkId) {
         if self.links.remove(&link).is_some() {
             self.show();
         }
     }
 
-    /// These nodes are to be off, and all others on.
+    /// Switches these nodes off, and all others on.
     pub(crate) fn want_off(&mut self, nodes: BTreeSet<Name>, outbox: &mut Outbox<ToNode>) {
         self.wanted_off = nodes;
         self.tell(outbox);
     }
 
-    /// A node says how far it is.
+    /// Handles a node's report of its stage.
     pub(crate) fn heard(&mut self, link: LinkId, stage: PowerStage) {
         if let Some(power) = self.links.get_mut(&link) {
             power.stage = stage;
@@ -73,7 +73,7 @@ impl NodePower {
         for (&link, power) in &mut self.links {
             let is_off = self.wanted_off.contains(&power.name);
             if std::mem::replace(&mut power.told_off, is_off) != is_off {
-                // A link that takes no more ends, and begins anew.
+                // A link whose queue is full is closed, and the node links again.
                 let _ = outbox.send(link, &ToNode::Power { is_off });
             }
         }

@@ -5,7 +5,7 @@ use skep_http::path::{self, Reading};
 use skep_wire::cache::{PurgePlace, PurgeWhat};
 use skep_wire::limits::{PURGE_TAG_BYTES_MAX, PURGE_TARGET_BYTES_MAX};
 
-/// A text that names nothing that could be purged.
+/// A text that names nothing that can be purged.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{text:?}: {why}. Expected /PATH or http://HOST/PATH, with * at the end for all that begins \
@@ -16,10 +16,10 @@ pub struct PurgeTextError {
     why: String,
 }
 
-/// Reads `/path`, `/prefix*`, either with `http://host` in front, or `tag:name`.
+/// Parses `/path`, `/prefix*`, either with `http://host` in front, or `tag:name`.
 ///
 /// # Errors
-/// Anything else.
+/// The text has another form.
 pub fn parse_purge(text: &str) -> Result<PurgeWhat, PurgeTextError> {
     let parsed = match text.strip_prefix("tag:") {
         Some(tag) => read_tag(tag),
@@ -31,7 +31,7 @@ pub fn parse_purge(text: &str) -> Result<PurgeWhat, PurgeTextError> {
     })
 }
 
-/// Characters of a text that its error repeats.
+/// Characters of a text that its error message repeats.
 const SHOWN_CHARACTERS_MAX: usize = 200;
 
 fn read_tag(tag: &str) -> Result<PurgeWhat, String> {
@@ -73,7 +73,7 @@ fn read_host(host: &str) -> Result<String, String> {
     Ok(String::from_utf8_lossy(host.name).to_ascii_lowercase())
 }
 
-/// The normalized form with which requests are compared: all spellings of a path are one, a query
+/// The normalised form with which requests are compared: all spellings of a path are equal, a query
 /// is compared literally.
 fn read_target(target: &str, has_host: bool) -> Result<String, String> {
     let (path, query) = target.split_once('?').map_or((target, None), |(p, q)| (p, Some(q)));

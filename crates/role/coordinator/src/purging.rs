@@ -1,5 +1,4 @@
-//! Purges in the thread of the links: sends a command to all nodes, and past purges to each new
-//! link.
+//! Purges in the link thread: sends a purge to all nodes, and earlier purges to each new link.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,7 +23,8 @@ pub struct PurgeCounts {
 }
 
 impl PurgeCounts {
-    /// Those that all nodes that are linked or serve acknowledged in time, and the others.
+    /// Number of purges that all nodes that are linked or serve clients acknowledged in time, and
+    /// of the others.
     pub fn totals(&self) -> (u64, u64) {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
         (read(&self.complete), read(&self.incomplete))
@@ -47,7 +47,7 @@ impl PurgeCounts {
     }
 }
 
-/// Lives in the thread of the links.
+/// State of the link thread.
 pub(crate) struct Purging {
     purger: Purger<LinkId, SyncSender<PurgeReport>>,
     nodes: BTreeMap<LinkId, (Name, NodeFeatures)>,
@@ -55,12 +55,12 @@ pub(crate) struct Purging {
 }
 
 impl Purging {
-    /// Of the dispatcher with this number.
+    /// For the dispatcher with this number.
     pub(crate) fn new(number: u16) -> Self {
         Self { purger: Purger::new(number), nodes: BTreeMap::new(), started: Instant::now() }
     }
 
-    /// A node has said hello; it gets all purges before any other message.
+    /// Handles a node's hello; the node gets all purges before any other message.
     pub(crate) fn joined(
         &mut self,
         link: LinkId,
@@ -69,18 +69,18 @@ impl Purging {
     ) {
         self.nodes.insert(link, (name.clone(), features));
         let told = self.purger.purges().told().into_iter();
-        // A link that takes no more ends, and begins anew.
+        // A link whose queue is full is closed, and the node links again.
         let _ = told.map(|it| ToNode::purges(it, features)).all(|it| outbox.send(link, &it));
         self.purger.joined(link, &name);
     }
 
-    /// A link is gone.
+    /// Handles the end of a link.
     pub(crate) fn left(&mut self, link: LinkId) {
         self.nodes.remove(&link);
         self.purger.left(link);
     }
 
-    /// A command.
+    /// Begins the purge of an operator.
     pub(crate) fn begin(
         &mut self,
         order: PurgeOrder,
@@ -99,7 +99,7 @@ impl Purging {
         self.order(order, sender, outbox);
     }
 
-    /// A request at some node has changed `what`. Nobody asks for the result.
+    /// Purges `what`, which a request at some node has changed. The result is not reported.
     pub(crate) fn invalidate(&mut self, what: Vec<PurgeWhat>, outbox: &mut Outbox<ToNode>) {
         tracing::debug!("invalidating {}", list(&what));
         let (kind, serving) = (PurgeKind::Hard, Vec::new());
@@ -120,17 +120,17 @@ impl Purging {
         self.tell((kind, news), None, outbox);
     }
 
-    /// Nodes that have said hello.
+    /// Nodes whose hello was received.
     pub(crate) fn nodes(&self) -> impl Iterator<Item = (LinkId, &Name, NodeFeatures)> {
         self.nodes.iter().map(|(link, (name, features))| (*link, name, *features))
     }
 
-    /// The nodes that serve clients now.
+    /// Sets the nodes that serve clients now.
     pub(crate) fn set_serving(&mut self, nodes: &[Name]) {
         self.purger.set_serving(nodes);
     }
 
-    /// A node reports purges: the new ones are sent to all others.
+    /// Handles purges that a node reports: new ones are sent to all others.
     pub(crate) fn learn(
         &mut self,
         from: LinkId,
@@ -142,7 +142,7 @@ impl Purging {
         }
     }
 
-    /// A node has acknowledged purges.
+    /// Handles a node's acknowledgement of purges.
     pub(crate) fn acknowledged(
         &mut self,
         link: LinkId,
@@ -155,15 +155,15 @@ impl Purging {
         }
     }
 
-    /// Reports the purges that are complete or out of time.
+    /// Reports the purges that are complete or timed out.
     pub(crate) fn report(&mut self) {
         for (sender, report) in self.purger.ended(self.now()) {
-            // Who asked may have given up.
+            // The caller may have stopped waiting.
             drop(sender.try_send(report));
         }
     }
 
-    /// Tells all nodes `but` one.
+    /// Sends purges to all nodes except `but`.
     fn tell(
         &self,
         purges: (PurgeKind, PurgeNews),
@@ -175,7 +175,7 @@ impl Purging {
         }
     }
 
-    /// In milliseconds, as operators read it.
+    /// Time since the start, in milliseconds.
     fn now(&self) -> Now {
         Now(u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX))
     }

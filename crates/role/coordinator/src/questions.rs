@@ -1,7 +1,7 @@
-//! Questions of operators to all linked nodes, in the thread of the links.
+//! Questions of operators to all linked nodes, in the link thread.
 //!
-//! Invariant: each question ends, at the latest at its deadline, and says of every node that was linked
-//! what it answered, or that it did not.
+//! Invariant: each question ends, at its deadline at the latest, with an answer of every node that was
+//! linked, or a statement that there was none.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::SyncSender;
@@ -13,48 +13,48 @@ use skep_wire::message::Name;
 
 use crate::limits::{QUESTIONS_MAX, QUESTIONS_PER_NODE_MAX};
 
-/// What a node said to a question.
+/// The answer of a node to a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NodeAnswer<A> {
     /// Its answer.
     Answered(A),
-    /// Nothing: it is of a build that knows no such question.
+    /// None: its build does not know the question.
     Earlier,
-    /// Nothing in time, or its link has ended.
+    /// None in time, or its link has ended.
     Silent,
 }
 
 /// The answers of all nodes that were linked.
 pub type NodeAnswers<A> = Vec<(Name, NodeAnswer<A>)>;
 
-/// Who has asked.
+/// The origin of a question.
 #[derive(Debug)]
 pub(crate) enum Asker<A> {
     /// An operator of this process.
     Here(SyncSender<NodeAnswers<A>>),
-    /// One of the node of this link, by a number of its own.
+    /// An operator of the node with this link, whose number for the question this is.
     Node(LinkId, u64),
 }
 
 /// Questions of one kind.
 pub(crate) struct Questions<A> {
-    /// The number of the last one.
+    /// The number of the last question.
     last: u64,
     open: BTreeMap<u64, Question<A>>,
-    /// Questions that are over, of nodes.
+    /// Ended questions of nodes.
     over: ForNodes<A>,
 }
 
 struct Question<A> {
-    /// Whether it changes something: then who asked needs to hear what came of it.
+    /// Whether it changes something: the result of such a question must reach its origin.
     is_order: bool,
     ends: Now,
-    /// Nodes by link; `None`: it has not answered.
+    /// Nodes by link; `None`: not answered yet.
     nodes: BTreeMap<LinkId, (Name, Option<NodeAnswer<A>>)>,
     asker: Asker<A>,
 }
 
-/// Answers for nodes that have asked: the link, the number of the question there, and what was said.
+/// Answers for nodes that have asked: the link, the node's number for the question, and the answers.
 pub(crate) type ForNodes<A> = Vec<(LinkId, u64, NodeAnswers<A>)>;
 
 impl<A> Default for Questions<A> {
@@ -64,8 +64,8 @@ impl<A> Default for Questions<A> {
 }
 
 impl<A> Questions<A> {
-    /// Asks all `nodes`, of which each is said to know the question or not; `message` is the one with a
-    /// number.
+    /// Asks all `nodes`; the flag states whether the node supports the question. `message` creates the
+    /// message from its number.
     pub(crate) fn ask<'n>(
         &mut self,
         ends: Now,
@@ -93,8 +93,8 @@ impl<A> Questions<A> {
         self.open.insert(self.last, Question { is_order, ends, nodes, asker });
     }
 
-    /// The question that ends with what it has when `asker` asks one more: the oldest of a node that has as many
-    /// as it may, or the oldest of all, of those that change nothing first.
+    /// The question that is ended early when `asker` asks one more: the oldest of a node that has reached its
+    /// limit, or the oldest of all; questions that change nothing come first.
     fn gives_way(&self, asker: &Asker<A>) -> Option<u64> {
         let oldest = |among: &dyn Fn(&Question<A>) -> bool| {
             let among = self.open.iter().filter(|(_, it)| among(it));
@@ -109,7 +109,7 @@ impl<A> Questions<A> {
         (self.open.len() >= QUESTIONS_MAX).then(|| oldest(&|_| true)).flatten()
     }
 
-    /// A node answers. The first answer counts.
+    /// Handles a node's answer. Only the first answer counts.
     pub(crate) fn answered(&mut self, link: LinkId, question: u64, said: A) {
         let asked = self.open.get_mut(&question).and_then(|it| it.nodes.get_mut(&link));
         if let Some((_, answer)) = asked {
@@ -117,13 +117,13 @@ impl<A> Questions<A> {
         }
     }
 
-    /// A link is gone.
+    /// Handles the end of a link.
     pub(crate) fn left(&mut self, link: LinkId) {
         let asked = self.open.values_mut().filter_map(|it| it.nodes.get_mut(&link));
         asked.for_each(|(_, answer)| _ = answer.get_or_insert(NodeAnswer::Silent));
     }
 
-    /// Ends the questions that all have answered, or whose time is over. Returns the answers for nodes.
+    /// Ends questions that all nodes have answered, or that have timed out. Returns the answers for nodes.
     pub(crate) fn report(&mut self, now: Now) -> ForNodes<A> {
         let is_over = |it: &Question<A>| {
             now >= it.ends || it.nodes.values().all(|(_, answer)| answer.is_some())
@@ -139,7 +139,7 @@ impl<A> Question<A> {
         let said = |answer: Option<NodeAnswer<A>>| answer.unwrap_or(NodeAnswer::Silent);
         let answers = self.nodes.into_values().map(|(name, answer)| (name, said(answer)));
         match self.asker {
-            // Who asked may have given up.
+            // The caller may have stopped waiting.
             Asker::Here(asker) => drop(asker.try_send(answers.collect())),
             Asker::Node(link, ask) => for_nodes.push((link, ask, answers.collect())),
         }
@@ -152,7 +152,7 @@ mod tests {
 
     use super::*;
 
-    /// Questions in this order: who has asked, and whether it is an order.
+    /// Questions in this order: the origin of each, and whether it is an order.
     fn open(all: Vec<(Asker<()>, bool)>) -> Questions<()> {
         let (ends, nodes) = (Now::default(), BTreeMap::new());
         let question = |(asker, is_order)| Question { is_order, ends, nodes: nodes.clone(), asker };
@@ -175,7 +175,7 @@ mod tests {
         let questions = open(asked);
         assert_eq!(questions.gives_way(&here()), None);
         assert_eq!(questions.gives_way(&node(2)), None);
-        // Its own, and what changes nothing before an order, though that is older.
+        // One of its own, and one that changes nothing before an order, although that is older.
         assert_eq!(questions.gives_way(&node(1)), Some(4));
     }
 

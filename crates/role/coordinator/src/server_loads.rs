@@ -1,6 +1,6 @@
-//! Requests that nodes have at servers of pools: each node hears what all others have there, for its policies.
+//! Requests of nodes at pool servers: each node is sent the sums of all others, for its policies.
 //!
-//! Invariant: a node whose link is gone has nothing.
+//! Invariant: a node without a link counts as having no requests.
 
 use std::collections::BTreeMap;
 
@@ -15,16 +15,16 @@ pub(crate) struct ServerLoads {
     have_changed: bool,
 }
 
-/// What a node has at servers.
+/// The requests of a node at servers.
 #[derive(Default)]
 struct NodeLoads {
     own: BTreeMap<ServerKey, u32>,
-    /// What it was told of the others.
+    /// The sums last sent to it.
     told: Vec<ServerLoad>,
 }
 
 impl ServerLoads {
-    /// A node has said hello.
+    /// Handles a node's hello.
     pub(crate) fn joined(&mut self, link: LinkId, features: NodeFeatures) {
         if features.has_operate() {
             self.of_nodes.insert(link, NodeLoads::default());
@@ -32,12 +32,12 @@ impl ServerLoads {
         }
     }
 
-    /// A link is gone.
+    /// Handles the end of a link.
     pub(crate) fn left(&mut self, link: LinkId) {
         self.have_changed |= self.of_nodes.remove(&link).is_some();
     }
 
-    /// A node says what it has at servers.
+    /// Handles a node's report of its requests at servers.
     pub(crate) fn loaded(&mut self, link: LinkId, loads: Vec<ServerLoad>) {
         if let Some(of_node) = self.of_nodes.get_mut(&link) {
             self.have_changed = true;
@@ -45,8 +45,8 @@ impl ServerLoads {
         }
     }
 
-    /// Tells nodes what the others have at servers, where that has changed. Not at each change: of many nodes
-    /// each would hear of each.
+    /// Sends changed sums to nodes, periodically: sending each change of each node to all others would be too
+    /// expensive.
     pub(crate) fn tell(&mut self, outbox: &mut Outbox<ToNode>) {
         if !std::mem::take(&mut self.have_changed) {
             return;

@@ -1,9 +1,10 @@
-//! Elasticity of a service: asks the controller (`skep_cluster::elasticity`) some times in each of its intervals how many
-//! nodes are to get requests, and drains and resumes them.
+//! Elasticity of a service: several times per interval asks the controller (`skep_cluster::elasticity`) how
+//! many nodes should receive requests, and drains and resumes nodes accordingly.
 //!
-//! A node is `off` when it was drained by this, has no request left, and its machine is off if a command switches that:
-//! [`NodePowers`] has its agent return its memory, and runs the commands.
-//! **Invariant:** what an operator has drained is not resumed here, and what an operator resumes counts as active.
+//! A node is `off` once elasticity has drained it, it has no requests left, and its machine is off if a
+//! command switches it: [`NodePowers`] makes its agent return its memory, and runs the commands.
+//! **Invariant:** a node that an operator has drained is not resumed here, and one that an operator resumes
+//! counts as active.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
@@ -26,27 +27,27 @@ use crate::power::NodePowers;
 /// The elasticity of one service.
 pub(crate) struct ServiceElasticity {
     state: Mutex<ElasticityState>,
-    /// What switches nodes; without it they are drained, and no more.
+    /// Switches nodes off and on; without it nodes are only drained.
     powers: OnceLock<Arc<NodePowers>>,
 }
 
 /// See [`ServiceElasticity`].
 struct ElasticityState {
-    /// As the config has them, if it is on.
+    /// The settings in the config.
     config: ElasticConfig,
     controller: Option<Elasticity>,
-    /// Numbers of nodes by name, in the order in which they were first seen.
+    /// The number of each node by its name, in the order in which nodes were first seen.
     ids: BTreeMap<String, NodeId>,
-    /// Nodes that were drained here.
+    /// Nodes drained by elasticity.
     drained: BTreeSet<String>,
     /// Of these, those that are off.
     off: BTreeSet<String>,
-    /// Nodes that did not come, and were switched off in case that they came half-way.
+    /// Nodes that did not join in time; they were switched off in case they had started halfway.
     given_up: BTreeSet<String>,
     counts: ElasticCounts,
 }
 
-/// What elasticity has done since the start.
+/// What elasticity has done since the process started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ElasticCounts {
     pub(crate) starts: u64,
@@ -68,44 +69,44 @@ impl ServiceElasticity {
         Self { state: Mutex::new(state), powers: OnceLock::new() }
     }
 
-    /// Nodes are switched by `powers` from now on. Call it once.
+    /// Sets what switches nodes from now on. Must be called only once.
     pub(crate) fn switch_by(&self, powers: &Arc<NodePowers>) {
-        // A second one is none.
+        // A second call has no effect.
         let _ = self.powers.set(Arc::clone(powers));
     }
 
-    /// Settings were reloaded.
+    /// Applies reloaded settings.
     pub(crate) fn reload(&self, config: &ElasticConfig) {
         let mut state = self.lock();
         state.config = config.clone();
-        // Where it is off now the next look ends it; its settings need not make sense.
+        // If elasticity is now disabled, the next tick ends it; its settings need not be valid.
         let powers = self.powers.get().map(|it| &**it);
         if let Some(controller) = state.controller.as_mut().filter(|_| config.enabled) {
             controller.set_settings(settings(config, powers));
         }
     }
 
-    /// An operator drains a node: whatever elasticity did with it, it is not resumed here any more.
+    /// An operator drains a node: elasticity no longer resumes it, even if it drained the node itself.
     pub(crate) fn hold(&self, node: &str) {
         let mut state = self.lock();
         state.drained.remove(node);
         state.off.remove(node);
     }
 
-    /// The state of a node, if elasticity is on.
+    /// Returns the state of a node, if elasticity is on.
     pub(crate) fn state_of(&self, node: &str) -> Option<LifecycleState> {
         let state = self.lock();
         state.controller.as_ref()?.state(*state.ids.get(node)?)
     }
 
-    /// Whether a node could not be started lately.
+    /// Whether a node recently failed to start.
     pub(crate) fn is_failed(&self, node: &str) -> bool {
         let state = self.lock();
         let id = state.ids.get(node);
         id.is_some_and(|id| state.controller.as_ref().is_some_and(|it| it.is_failed(*id)))
     }
 
-    /// What an operator is told of the machine and the memory of a node, if there is something.
+    /// Returns a text for operators on the machine and memory of a node, if there is anything to report.
     pub(crate) fn power_text(&self, node: &str) -> Option<String> {
         self.powers.get()?.text(node)
     }
@@ -114,14 +115,14 @@ impl ServiceElasticity {
         self.lock().counts
     }
 
-    /// Nodes in a state; 0 where elasticity is off.
+    /// Returns the number of nodes in a state; 0 if elasticity is off.
     pub(crate) fn nodes_in(&self, wanted: LifecycleState) -> usize {
         let state = self.lock();
         let Some(controller) = &state.controller else { return 0 };
         state.ids.values().filter(|id| controller.state(**id) == Some(wanted)).count()
     }
 
-    /// Looks at the nodes and does what is to be done. Returns the time to the next look.
+    /// Observes the nodes and carries out the controller's orders. Returns the time until the next call.
     pub(crate) fn tick(&self, now: Now, group: &Group) -> Duration {
         let powers = self.powers.get().map(|it| &**it);
         if let Some(powers) = powers {
@@ -138,7 +139,7 @@ impl ServiceElasticity {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, ElasticityState> {
-        // What a panic left is put right by the next look.
+        // The next tick corrects any state that a panic left.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -147,7 +148,7 @@ impl ElasticityState {
     fn tick(&mut self, now: Now, group: &Group, powers: Option<&NodePowers>) {
         let members = group.members();
         if self.controller.is_none() && members.iter().any(|member| member.state == "joining") {
-            // Nodes that run are not to be started.
+            // Nodes that already run must not be ordered to start.
             return;
         }
         self.note_resumed(&members, group, powers);
@@ -167,7 +168,7 @@ impl ElasticityState {
         }
     }
 
-    /// What an operator has resumed is no longer drained by this, and is switched on.
+    /// Nodes that an operator has resumed no longer count as drained by elasticity, and are switched on.
     fn note_resumed(
         &mut self,
         members: &[MemberStatus],
@@ -188,7 +189,7 @@ impl ElasticityState {
         }
     }
 
-    /// A node that came without an order, or when it was given up, is on.
+    /// A node that joined without an order, or after it was given up, counts as on.
     fn follow_joined(&mut self, event: PowerEvent, group: &Group, powers: Option<&NodePowers>) {
         if let PowerEvent::Joined { node } = event
             && let (Some(name), Some(powers)) = (self.name_of(node), powers)
@@ -198,7 +199,7 @@ impl ElasticityState {
         }
     }
 
-    /// What the controller is told of a node.
+    /// Returns the controller's observation of a node.
     fn observe(
         &mut self,
         member: &MemberStatus,
@@ -261,7 +262,7 @@ impl ElasticityState {
                 if let Some(powers) = powers {
                     powers.order_off(now, group.name(), &name);
                 }
-                // One that was given up serves when it comes after all.
+                // A node that was given up receives requests if it joins after all.
                 match self.drained.contains(&name) {
                     true => self.off.insert(name),
                     false => self.given_up.insert(name),
@@ -270,7 +271,7 @@ impl ElasticityState {
             }
         };
         if let Err(error) = done {
-            // It was removed meanwhile.
+            // The node was removed meanwhile.
             tracing::debug!("service {}: elasticity: {error}", group.name());
         }
     }
@@ -290,13 +291,13 @@ impl ElasticityState {
         self.ids.iter().find(|(_, known)| **known == id).map(|(name, _)| name.clone())
     }
 
-    /// All nodes get requests again.
+    /// Ends elasticity: all nodes receive requests again.
     fn end(&mut self, group: &Group, powers: Option<&NodePowers>) {
         if self.controller.take().is_none() {
             return;
         }
         for name in std::mem::take(&mut self.drained) {
-            // One that is gone needs none.
+            // A node that was removed need not be resumed.
             let _ = group.resume(&name);
         }
         self.off.clear();
@@ -309,7 +310,7 @@ impl ElasticityState {
     }
 }
 
-/// Runs on `worker` until `group` is gone.
+/// Runs elasticity on `worker` until `group` is dropped.
 pub(crate) fn start(
     elasticity: &Arc<ServiceElasticity>,
     group: &Arc<Group>,
@@ -327,10 +328,12 @@ pub(crate) fn start(
     })
 }
 
-/// The observation of a node that was ordered off. `is_off`: whether its machine is; `None`: no command switches it.
+/// Returns the observation of a node that was ordered off. `is_off`: whether its machine is off; `None`: no
+/// command switches it.
 fn observed_after_stop(is_off: Option<bool>, state: Option<LifecycleState>) -> Observed {
     match (is_off, state) {
-        // Once it counts as off it stays so: the machine is switched when the last of its services and dispatchers agrees.
+        // Once a node counts as off, it stays so: its machine is switched when the last of its services and
+        // dispatchers agrees.
         (_, Some(LifecycleState::Off)) => Observed::Off,
         (Some(false), _) => Observed::Ready,
         (Some(true) | None, _) => Observed::Off,
@@ -358,7 +361,7 @@ fn settings(config: &ElasticConfig, powers: Option<&NodePowers>) -> ElasticitySe
         retry_pause_ms: ELASTIC_RETRY_PAUSE_MS,
         failed_hold_ms: config.failed_hold_ms,
         drain_timeout_ms: config.drain_timeout_ms,
-        // A drain is carried out at once, where no machine is switched.
+        // Without a machine to switch, a drain takes effect at once.
         stop_timeout_ms: switched_ms.unwrap_or(config.interval_ms),
     }
 }
@@ -372,7 +375,8 @@ mod tests {
         let of = |is_off, state| observed_after_stop(is_off, Some(state));
         assert_eq!(of(Some(false), LifecycleState::Draining), Observed::Ready);
         assert_eq!(of(Some(true), LifecycleState::Draining), Observed::Off);
-        // The last service agrees: the machine is being switched off, which is no return of the node.
+        // The last service agrees: the machine is being switched off, which does not mean that the node has
+        // returned.
         assert_eq!(of(Some(false), LifecycleState::Off), Observed::Off);
         assert_eq!(of(None, LifecycleState::Draining), Observed::Off);
     }

@@ -1,11 +1,12 @@
 //! The dispatcher: receives the clients' requests and sends each to a node.
 //!
-//! One [`Dispatcher`] per service, shared by all threads: the group of its nodes (`skep-proxy`), and
-//! how clients get to them. One [`DispatcherHandler`] per worker: answers requests, in `redirect`
-//! mode with the address of a node, in `proxy` mode with the response of a node.
+//! There is one [`Dispatcher`] per service, shared by all threads: the group of the service's nodes
+//! (`skep-proxy`), and how clients reach them. There is one [`DispatcherHandler`] per worker: it answers
+//! requests, in `redirect` mode with the address of a node, in `proxy` mode with the response of a node.
 //!
-//! `http` is the request path, `loads` the reports of nodes, `elastic` how many nodes get requests, `power` how the others are
-//! switched off, `service` the rest. `http` and `loads` use `service`; `service` uses neither.
+//! `http` is the request path, `loads` the reports of nodes, `elastic` determines how many nodes get
+//! requests, `power` switches the others off, `service` is the rest. `http` and `loads` use `service`;
+//! `service` uses neither.
 
 #![forbid(unsafe_code)]
 

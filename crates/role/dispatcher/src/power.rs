@@ -1,4 +1,4 @@
-//! Nodes that elasticity switches off and on: their agents, and their machines by commands, for all services of this process.
+//! Switches nodes off and on for all services of this process: their agents, and their machines by commands.
 //!
 //! ```text
 //!   elastic.rs of each service --order--> NodePowers { MachinePower of each node }
@@ -6,7 +6,7 @@
 //!                           NodeAgents: who is to be off   PowerCommands: which command runs
 //! ```
 //!
-//! **Invariant:** a node is switched off only if all services of this process that it is behind want it off.
+//! **Invariant:** a node is switched off only if all services of this process that use it want it off.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,21 +20,23 @@ use skep_wire::cache::PowerStage;
 
 use crate::limits::{POWER_HAND_OVER_MS, POWER_OUTPUT_SHOWN_MAX};
 
-/// The agents of nodes.
+/// Sends orders to the agents of nodes.
 pub trait NodeAgents: Send + Sync {
-    /// These nodes are to return their memory, and all others are not. False: it could not be sent.
+    /// Orders these nodes to return their memory, and all others not to. Returns false if the order could not
+    /// be sent.
     fn want_off(&self, nodes: BTreeSet<String>) -> bool;
 
-    /// How far the linked ones are.
+    /// Returns the stage reported by each linked node.
     fn stages(&self) -> BTreeMap<String, PowerStage>;
 }
 
-/// Runs commands for machines of nodes, elsewhere.
+/// Runs commands for the machines of nodes, outside of this process.
 pub trait PowerCommands: Send + Sync {
-    /// Runs a command for at most so long; what it came to is among the ended ones some time.
+    /// Starts a command with a timeout; its result is returned by a later call of
+    /// [`PowerCommands::take_ended`].
     fn run(&self, node: &str, command: PowerCommand, timeout_ms: u64);
 
-    /// Those that have ended since the last call.
+    /// Returns the commands that have ended since the last call.
     fn take_ended(&self) -> Vec<EndedCommand>;
 }
 
@@ -44,19 +46,19 @@ pub struct EndedCommand {
     pub node: String,
     pub command: PowerCommand,
     pub outcome: CommandOutcome,
-    /// How it ended, in words.
+    /// How it ended, as a text.
     pub how: String,
     pub output: String,
 }
 
-/// What a command came to.
+/// The result of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CommandOutcome {
-    /// It exited with 0.
+    /// It exited with status 0.
     Done,
     Failed,
     TimedOut,
-    /// It could not be run.
+    /// It could not be started.
     NotRun,
 }
 
@@ -69,29 +71,30 @@ pub struct NodePowers {
 /// See [`NodePowers`].
 #[derive(Default)]
 struct PowersState {
-    /// Nodes of each service that this process serves: which ones those are is decided at its start.
+    /// The nodes of each service that this process serves; the set of services is fixed at its start.
     nodes_of: BTreeMap<String, BTreeSet<String>>,
-    /// Which services each node is behind.
+    /// The services that use each node.
     services_of: BTreeMap<String, BTreeSet<String>>,
     machines: BTreeMap<String, Machine>,
     told_off: BTreeSet<String>,
     counts: BTreeMap<(PowerCommand, CommandOutcome), u64>,
 }
 
-/// One node.
+/// State of one node's machine.
 struct Machine {
     power: MachinePower,
     config: PowerConfig,
     /// Services that want it off.
     wanted_off: BTreeSet<String>,
-    /// Services that find it well.
+    /// Services whose health checks of it succeed.
     well: BTreeSet<String>,
-    /// Services that have not heard that an order failed.
+    /// Services not yet notified that an order failed.
     failed_for: BTreeSet<String>,
 }
 
 impl NodePowers {
-    /// Those of a config. Without `agents`, nodes cannot return their memory; without `commands`, machines stay on.
+    /// Creates the nodes of a config. Without `agents`, nodes cannot return their memory; without `commands`,
+    /// machines stay on.
     pub fn new(
         config: &Config,
         agents: Option<Box<dyn NodeAgents>>,
@@ -105,7 +108,8 @@ impl NodePowers {
         Arc::new(powers)
     }
 
-    /// Another config is in force. A service that it drops is served until the restart, with the nodes that it has.
+    /// Applies a new config. A service that is not in it is served until the restart, with the nodes that it
+    /// has.
     pub fn reload(&self, config: &Config) {
         let mut state = self.lock();
         let PowersState { nodes_of, services_of, machines, .. } = &mut *state;
@@ -122,7 +126,7 @@ impl NodePowers {
         }
         machines.retain(|name, _| services_of.contains_key(name));
         for (name, machine) in &mut *machines {
-            // A service that no longer uses the node has no say in it.
+            // A service that no longer uses the node has no vote.
             machine.wanted_off.retain(|service| services_of[name].contains(service));
         }
         for node in &config.nodes {
@@ -134,7 +138,7 @@ impl NodePowers {
         }
     }
 
-    /// A service wants a node on.
+    /// Records that a service wants a node on, and switches it on.
     pub(crate) fn order_on(&self, service: &str, node: &str) {
         if let Some(machine) = self.lock().machines.get_mut(node) {
             machine.wanted_off.remove(service);
@@ -143,7 +147,7 @@ impl NodePowers {
         }
     }
 
-    /// A service has no more use for a node.
+    /// Records that a service no longer needs a node, and switches it off if that holds for all services.
     pub(crate) fn order_off(&self, now: Now, service: &str, node: &str) {
         let mut state = self.lock();
         let PowersState { services_of, machines, .. } = &mut *state;
@@ -155,14 +159,14 @@ impl NodePowers {
         }
     }
 
-    /// Nodes that a service has no use for.
+    /// Returns the nodes that a service does not need.
     pub(crate) fn wanted_off_by(&self, service: &str) -> Vec<String> {
         let state = self.lock();
         let is_it = |(_, machine): &(&String, &Machine)| machine.wanted_off.contains(service);
         state.machines.iter().filter(is_it).map(|(name, _)| name.clone()).collect()
     }
 
-    /// Goes on with what takes a while. `well` are the nodes of a service whose checks are good.
+    /// Continues pending orders. `well` contains the nodes of a service whose health checks succeed.
     pub(crate) fn tick(&self, now: Now, service: &str, well: &BTreeSet<String>) {
         let stages = self.agents.as_ref().map(|agents| agents.stages()).unwrap_or_default();
         let mut state = self.lock();
@@ -193,14 +197,15 @@ impl NodePowers {
         if let Some(agents) = &self.agents
             && off != state.told_off
         {
-            // What is not sent now is sent at the next look.
+            // If sending fails, the next tick sends it again.
             if agents.want_off(off.clone()) {
                 state.told_off = off;
             }
         }
     }
 
-    /// Whether the machine of a node is off, as far as a service wants it; `None`: no command switches it.
+    /// Whether the machine of a node is off, or still on only because other services need it; `None`: no
+    /// command switches it.
     pub(crate) fn is_off(&self, service: &str, node: &str) -> Option<bool> {
         let state = self.lock();
         let machine = state.machines.get(node).filter(|it| !it.config.off.is_empty())?;
@@ -208,25 +213,26 @@ impl NodePowers {
         Some(machine.power.is_off() || (is_wanted && machine.wanted_off.contains(service)))
     }
 
-    /// Whether a command has the machine of a node come up.
+    /// Whether the machine of a node is starting up because of a command.
     pub(crate) fn is_coming(&self, node: &str) -> bool {
         let state = self.lock();
         let machine = state.machines.get(node).filter(|it| !it.config.on.is_empty());
         machine.is_some_and(|machine| machine.power.is_coming())
     }
 
-    /// Whether the last order of a service failed; said once.
+    /// Whether the last order of a service failed; returns true only once per failure.
     pub(crate) fn take_failed(&self, service: &str, node: &str) -> bool {
         self.lock().machines.get_mut(node).is_some_and(|it| it.failed_for.remove(service))
     }
 
-    /// What an operator is told of a node, behind the state of elasticity.
+    /// Returns a text for operators on a node, shown after the state of elasticity.
     pub(crate) fn text(&self, node: &str) -> Option<String> {
         let text = self.lock().machines.get(node)?.power.to_string();
         (!text.is_empty()).then_some(text)
     }
 
-    /// Time that a node of these has to be off after the order, in milliseconds; `None`: no command switches any.
+    /// Returns the longest time that a node may take to be off after the order, in milliseconds; `None`: no
+    /// command switches any node.
     pub(crate) fn stop_timeout_ms(&self) -> Option<u64> {
         let state = self.lock();
         let switched = state.machines.values().filter(|machine| !machine.config.off.is_empty());
@@ -234,13 +240,13 @@ impl NodePowers {
         switched.map(|machine| needs_ms(&machine.config)).max()
     }
 
-    /// Commands that have ended, by what they came to.
+    /// Returns the number of ended commands by result.
     pub(crate) fn counts(&self) -> BTreeMap<(PowerCommand, CommandOutcome), u64> {
         self.lock().counts.clone()
     }
 
     fn lock(&self) -> MutexGuard<'_, PowersState> {
-        // What a panic left is put right by the next look.
+        // The next tick corrects any state that a panic left.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -307,7 +313,7 @@ impl Machine {
 }
 
 impl EndedCommand {
-    /// One that could not be run, and why.
+    /// Returns the end of a command that could not be started, with the reason.
     pub fn not_run(node: &str, command: PowerCommand, how: &str) -> Self {
         let (node, how) = (node.to_owned(), how.to_owned());
         Self { node, command, outcome: CommandOutcome::NotRun, how, output: String::new() }
@@ -315,7 +321,7 @@ impl EndedCommand {
 }
 
 impl CommandOutcome {
-    /// As metrics call it.
+    /// Returns the name used in metrics.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Done => "done",
@@ -336,7 +342,7 @@ fn settings(config: &PowerConfig) -> MachineSettings {
     }
 }
 
-/// The beginning of what a command said, on one line.
+/// Returns the beginning of a command's output, on one line.
 fn shown(output: &str) -> String {
     let words = output.split_whitespace().collect::<Vec<_>>().join(" ");
     let kept: String = words.chars().take(POWER_OUTPUT_SHOWN_MAX).collect();
@@ -352,7 +358,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
 
-    /// Agents that are told; the first time nothing can be sent.
+    /// Records the orders sent; the first attempt to send fails.
     #[derive(Default)]
     struct Agents(Mutex<Vec<BTreeSet<String>>>);
 
@@ -386,7 +392,7 @@ mod tests {
         let powers = NodePowers::new(&config(&["a", "b"]), Some(boxed), None);
         let tick = |at| powers.tick(Now(at), "a", &BTreeSet::new());
         let told = || agents.0.lock().unwrap().len();
-        // It serves "b" until the restart; "c" begins with it.
+        // This process serves "b" until the restart; "c" is served only after it.
         powers.reload(&config(&["a", "c"]));
         powers.order_off(Now(0), "a", "n1");
         tick(0);

@@ -7,7 +7,7 @@ use skep_telemetry::Registry;
 
 use crate::power::{CommandOutcome, NodePowers};
 
-/// Registers the metrics of `powers`, once.
+/// Registers the metrics of `powers`. Call it once.
 pub fn register_powers(registry: &Registry, powers: &Arc<NodePowers>) {
     let powers = Arc::clone(powers);
     let label = |name: &str, value: &str| (name.to_owned(), value.to_owned());

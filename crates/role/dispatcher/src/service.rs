@@ -1,4 +1,4 @@
-//! A service's dispatcher: the group of its nodes, and how clients get to one of them.
+//! A service's dispatcher: the group of its nodes, and how clients reach one of them.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
@@ -26,7 +26,7 @@ use crate::elastic::{self, ServiceElasticity};
 use crate::limits::TUNNEL_IDLE_MS;
 use crate::power::NodePowers;
 
-/// The words of operators for a service and what is behind it.
+/// The terms used to operators for a service and its members.
 static WORDS: GroupWords = GroupWords { group: "service", member: "node" };
 
 const METRICS: &[MemberMetric] = &[
@@ -62,7 +62,7 @@ const METRICS: &[MemberMetric] = &[
     }),
 ];
 
-/// The config has no service of this name.
+/// The config has no service with this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the config has no service \"{0}\"")]
 pub struct NoSuchService(pub String);
@@ -74,7 +74,7 @@ pub struct Dispatcher {
     settings: Arc<ArcSwap<DispatchSettings>>,
 }
 
-/// How clients get to nodes; replaced whole on a reload.
+/// How clients reach nodes; replaced as a whole on a reload.
 #[derive(Clone, Debug)]
 pub(crate) struct DispatchSettings {
     listen: Vec<SocketAddr>,
@@ -93,16 +93,16 @@ pub struct ServiceStatus {
     pub dispatch: String,
     /// Name of the policy in force.
     pub policy: String,
-    /// The arms of its A/B test; none: there is none.
+    /// The arms of its A/B test; empty: no test.
     pub arms: Vec<ArmSpec>,
     /// Its nodes, the oldest first.
     pub nodes: Vec<MemberStatus>,
 }
 
 impl Dispatcher {
-    /// The dispatcher of the service `name` of `config`. No node gets requests
-    /// before its first good check: see [`Group::start_checks`]. `seed`
-    /// drives policies and the spread of checks; dispatchers get different ones.
+    /// Creates the dispatcher of the service `name` of `config`. No node gets requests before its first
+    /// successful check: see [`Group::start_checks`]. `seed` initialises policies and the spread of checks;
+    /// it differs between dispatchers.
     ///
     /// # Errors
     /// [`NoSuchService`].
@@ -114,7 +114,6 @@ impl Dispatcher {
         Ok(Arc::new(Self { group, elasticity, settings }))
     }
 
-    /// Its nodes.
     pub fn group(&self) -> &Arc<Group> {
         &self.group
     }
@@ -123,7 +122,7 @@ impl Dispatcher {
         self.group.name()
     }
 
-    /// Applies a new config's settings, nodes and weights of this service: see [`Group::reload`]. A
+    /// Applies the settings, nodes and weights of this service in a new config: see [`Group::reload`]. A
     /// config without this service changes nothing: services are added and removed by a restart.
     pub fn reload(&self, config: &Config) {
         let Some(service) = find(config, self.name()) else {
@@ -138,13 +137,13 @@ impl Dispatcher {
         self.elasticity.reload(&service.elastic);
     }
 
-    /// Starts to watch the nodes, and to drain and resume them by the load where that is wanted, on `worker`. Call it once.
-    /// False: that worker is gone.
+    /// Starts to watch the nodes, and to drain and resume them by load if configured, on `worker`. Call it
+    /// once. False: the worker is gone.
     pub fn watch_nodes(&self, worker: &WorkerHandle) -> bool {
         self.group.start_checks(worker) && elastic::start(&self.elasticity, &self.group, worker)
     }
 
-    /// Nodes are switched off and on by `powers` from now on. Call it once.
+    /// Sets `powers`, which switches nodes off and on from now on. Call it once.
     pub fn switch_by(&self, powers: &Arc<NodePowers>) {
         self.elasticity.switch_by(powers);
     }
@@ -152,13 +151,13 @@ impl Dispatcher {
     /// Drains a node for an operator: elasticity does not resume it.
     ///
     /// # Errors
-    /// An unknown name.
+    /// The name is unknown.
     pub fn drain(&self, node: &str) -> Result<(), GroupControlError> {
         self.elasticity.hold(node);
         self.group.drain(node)
     }
 
-    /// The service at this moment.
+    /// The current state of the service.
     pub fn status(&self) -> ServiceStatus {
         let settings = self.settings.load();
         let comparison = self.group.comparison();
@@ -172,13 +171,13 @@ impl Dispatcher {
         }
     }
 
-    /// The nodes, with the states of elasticity as reasons.
+    /// The nodes, with their states in elasticity as reasons.
     fn nodes(&self) -> Vec<MemberStatus> {
         let mut nodes = self.group.members();
         for node in &mut nodes {
             let Some(state) = self.elasticity.state_of(&node.name) else { continue };
             let failed = if self.elasticity.is_failed(&node.name) { ", failed" } else { "" };
-            // One that was resumed by hand is up before elasticity has looked.
+            // A node resumed by hand is up before elasticity has noticed.
             let is_up = node.state == "up" || state == LifecycleState::Active;
             if !is_up || !failed.is_empty() {
                 let word = state.word();
@@ -190,7 +189,7 @@ impl Dispatcher {
         nodes
     }
 
-    /// The A/B test that its nodes decide by, if there is one. Takes no lock.
+    /// The A/B test in which its nodes determine the arms, if there is one. Takes no lock.
     pub(crate) fn arms_of_nodes(&self) -> Option<ServiceArms> {
         let settings = self.settings.load();
         let comparison = self.group.comparison()?;
@@ -211,9 +210,8 @@ impl Dispatcher {
     }
 }
 
-/// Registers the metrics of the nodes of all `dispatchers` of this process, each
-/// with the labels `service` and `node`. Call it once, with all of them: a
-/// second call replaces the first.
+/// Registers the metrics of the nodes of all `dispatchers` of this process, with the labels `service` and
+/// `node`. Call it once, with all of them: a second call replaces the first.
 pub fn register_metrics(registry: &Registry, dispatchers: &[Arc<Dispatcher>]) {
     let groups: Vec<Weak<Group>> =
         dispatchers.iter().map(|dispatcher| Arc::downgrade(dispatcher.group())).collect();
@@ -271,7 +269,7 @@ fn find<'a>(config: &'a Config, name: &str) -> Option<&'a ServiceConfig> {
     config.services.iter().find(|service| service.name == name)
 }
 
-/// What `config` says of the nodes of `service`.
+/// The specification of the nodes of `service` in `config`.
 fn spec(config: &Config, service: &ServiceConfig) -> GroupSpec {
     let member = |node: &skep_config::NodeConfig| MemberSpec {
         name: node.name.clone(),
@@ -309,12 +307,13 @@ fn settings(config: &Config, service: &ServiceConfig) -> GroupSettings {
             }
         },
         arms_by_hash: service.dispatch == DispatchMode::Handoff,
-        // Nodes of a cluster have the same settings, and each worker of a dispatcher sends them its share.
+        // All nodes of a cluster have the same settings, and each worker of a dispatcher sends them its share
+        // of the requests.
         memory_bytes: match sizes {
             SizeSource::Responses => {
                 config.cache.size_bytes_max / Workers::count(config.machine.threads) as u64
             }
-            // Each worker hears of all requests.
+            // Each worker gets the reports on all requests.
             SizeSource::Told => config.cache.size_bytes_max,
         },
         // With a key they have a cluster cache.
@@ -325,9 +324,10 @@ fn settings(config: &Config, service: &ServiceConfig) -> GroupSettings {
         } else {
             LoadMeasure::Counted
         },
-        // Where nodes give up requests at servers of pools they must hear of it; else it may still read.
+        // Nodes that cancel requests at pool servers must be informed of a disconnect; otherwise the client
+        // may still read.
         gives_up: !config.pools.is_empty(),
-        // Nodes have no places that could run out.
+        // Nodes have no slots that could run out.
         buffering: None,
         names_member: service.node_header,
         retries_max: service.retries_max,
@@ -340,7 +340,7 @@ fn settings(config: &Config, service: &ServiceConfig) -> GroupSettings {
             idle_ms: service.upstream_idle_ms,
             connect_timeout_ms: service.connect_timeout_ms,
         },
-        // Nodes have no bound that is the whole process's, so there is nothing to wait for.
+        // Nodes have no bound for the whole process, so there is nothing to wait for.
         queue: QueueSettings { requests_max: 0, timeout_ms: 0 },
         sticky: None,
         membership: membership(&service.health),

@@ -1,7 +1,7 @@
-//! A/B tests where nodes decide: the arm of each client, and what this node counts of the arms.
+//! A/B tests in which nodes determine the arm of each client, and this node's counts for the arms.
 //!
-//! There is no table that all nodes share, so the arm of a client is the hash of its address alone: whichever node accepts
-//! it, or answers it, comes to the same.
+//! Nodes share no table, so the arm of a client is the hash of its address only: the node that accepts the
+//! client and the node that answers it come to the same result.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -16,7 +16,7 @@ use skep_wire::seal::PeerId;
 
 use crate::limits::ARM_COUNTS_MS;
 
-/// What this node has counted of the tests in force. Shared by all threads.
+/// This node's counts of the tests in force. Shared by all threads.
 #[derive(Debug, Default)]
 pub struct ArmCounters {
     counted: Mutex<CountedTests>,
@@ -26,7 +26,7 @@ pub struct ArmCounters {
 struct CountedTests {
     tests: Vec<CountedTest>,
     told_at: Now,
-    /// Tests that were counted so far.
+    /// Number of tests counted so far.
     begun: u64,
 }
 
@@ -36,29 +36,29 @@ struct CountedTest {
     arms: usize,
     session: u64,
     began: Now,
-    /// Of each worker.
+    /// One per worker.
     cells: Vec<Arc<ArmCells>>,
 }
 
-/// What one worker counts of a test, arm by arm: only this worker writes.
+/// One worker's counts of a test, by arm, written by this worker only.
 #[derive(Debug)]
 struct ArmCells(Box<[AtomicU64]>);
 
-/// A worker's part of it.
+/// A worker's part of the counts.
 pub(crate) struct WorkerArmCounts {
     own: PeerId,
     shared: Arc<ArmCounters>,
     latest: Cache<Arc<ArcSwap<ArmsInForce>>, Arc<ArmsInForce>>,
-    /// That `services` are of.
+    /// The tests to which `services` belong.
     in_force: Arc<ArmsInForce>,
-    /// By address.
+    /// By address of the service.
     services: HashMap<SocketAddr, CountedService>,
 }
 
 struct CountedService {
     test: u64,
     weights: Vec<u32>,
-    /// Of each arm: whether this node is one of its group.
+    /// For each arm, whether this node is in its group.
     has_own: Vec<bool>,
     cells: Arc<ArmCells>,
 }
@@ -73,7 +73,7 @@ pub(crate) fn weights(service: &ServiceArms) -> Vec<u32> {
 }
 
 impl ArmCounters {
-    /// What is to be told to dispatchers, if it is time.
+    /// The counts to send to dispatchers, if they are due.
     pub fn tell(&self, now: Now) -> Vec<ArmCounts> {
         let mut counted = self.lock();
         if counted.tests.is_empty() || now.since_ms(counted.told_at) < ARM_COUNTS_MS {
@@ -83,15 +83,15 @@ impl ArmCounters {
         counted.tests.iter().flat_map(|test| test.counts(now)).collect()
     }
 
-    /// Forgets tests that are no longer in force.
+    /// Removes tests that are no longer in force.
     pub(crate) fn keep(&self, in_force: &ArcSwap<ArmsInForce>) {
         let mut counted = self.lock();
-        // Under the lock: a worker that has joined a later test has it in force.
+        // Loaded under the lock: a worker that has joined a later test sees it in force.
         let in_force = in_force.load();
         counted.tests.retain(|it| in_force.services.iter().any(|service| service.test == it.test));
     }
 
-    /// Cells for a worker, which had `known`.
+    /// The counts of a worker, which had `known` before.
     fn join(
         &self,
         (test, arms): (u64, usize),
@@ -99,11 +99,11 @@ impl ArmCounters {
         now: Now,
     ) -> Arc<ArmCells> {
         let mut counted = self.lock();
-        // A test that comes with other arms is another one, whatever its number.
+        // A test with other arms is another one, even if the number is equal.
         let is_it = |it: &CountedTest| (it.test, it.arms) == (test, arms);
         if !counted.tests.iter().any(is_it) {
             counted.begun += 1;
-            // Another one after each start of the process, and each of the test.
+            // Differs after each start of the process and of the test.
             let session = now.0.wrapping_add(counted.begun << 48);
             let cells = Vec::new();
             counted.tests.push(CountedTest { test, arms, session, began: now, cells });
@@ -120,7 +120,7 @@ impl ArmCounters {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, CountedTests> {
-        // A panic under it is a bug of ours; what is there is whole.
+        // A panic while it is held is a bug of ours; the data is still consistent.
         self.counted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -147,7 +147,7 @@ impl ArmCells {
 }
 
 impl WorkerArmCounts {
-    /// Of a worker of the node of this name.
+    /// Creates the counts of a worker of the node `name`.
     pub(crate) fn new(
         name: &str,
         in_force: &Arc<ArcSwap<ArmsInForce>>,
@@ -162,13 +162,14 @@ impl WorkerArmCounts {
         }
     }
 
-    /// Whether there may be a test of the service at this address.
+    /// Whether the service at this address may have a test.
     pub(crate) fn has_test(&mut self, server: SocketAddr) -> bool {
         let in_force = self.latest.load();
         in_force.services.iter().any(|service| service.addresses.contains(&server))
     }
 
-    /// Counts a request of `client` at the service of this address, which this node has answered: `event` says how.
+    /// Counts a request of `client` to the service at this address, which this node has answered; `event` is
+    /// the result.
     pub(crate) fn count(&mut self, server: SocketAddr, client: IpAddr, event: &ArmEvent, now: Now) {
         self.follow(now);
         let Some(service) = self.services.get(&server) else { return };
@@ -254,7 +255,7 @@ mod tests {
         assert_eq!(sum(&told, &ArmEvent::Failed), own);
         assert_eq!(sum(&told, &ArmEvent::Strayed), 100 - own);
         assert_eq!(shared.tell(Now(6 + ARM_COUNTS_MS)), [], "not so soon");
-        // The test ends, and begins again.
+        // The test ends and starts again.
         in_force.store(Arc::default());
         shared.keep(&in_force);
         assert_eq!(shared.tell(Now(6 + 2 * ARM_COUNTS_MS)), []);

@@ -1,7 +1,8 @@
-//! Which node should answer a request: the service's policy, with what this node knows of the others.
+//! Selects the node that should answer a request: by the service's policy, from this node's view of the
+//! others.
 //!
-//! One value per worker. The table says which nodes a service has, the digest what they have to do; to
-//! that the requests are added which this worker has sent on since.
+//! One value per worker. The table determines the nodes of a service, the digest their load; the requests
+//! that this worker has sent on since are added to that.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
@@ -25,26 +26,26 @@ use skep_wire::table::{Table, TableNode, TableService};
 use crate::arms::{ArmCounters, arm_of, weights};
 use crate::limits::{FORGET_MS, SENT_MAX, SENT_MS};
 
-/// The work of all nodes, and when it was heard.
+/// The load of all nodes, and its time of receipt.
 type HeardDigest = Arc<(Now, LoadDigest)>;
 
-/// What all workers of a node know of the cluster.
+/// The view of the cluster that all workers of a node share.
 #[derive(Clone)]
 pub struct NodesView {
     /// The latest table.
     pub table: Arc<ArcSwap<Table>>,
-    /// The work of all nodes, and when it was heard.
+    /// The load of all nodes, and its time of receipt.
     pub digest: Arc<ArcSwap<(Now, LoadDigest)>>,
-    /// Objects that nodes have answered for lately.
+    /// Objects that nodes have served recently.
     pub served: Arc<ArcSwap<ServedLog>>,
-    /// Bytes of memory for objects that each of them has.
+    /// Memory for objects on each node, in bytes.
     pub memory_bytes: u64,
-    /// The A/B tests in force, and what this node counts of them.
+    /// The A/B tests in force, and this node's counts of them.
     pub arms: Arc<ArcSwap<ArmsInForce>>,
     pub arm_counters: Arc<ArmCounters>,
-    /// The active dispatcher, if one is heard.
+    /// The active dispatcher, while its heartbeats are received.
     pub active: Arc<ArcSwapOption<PeerId>>,
-    /// Where nodes of the config are reached, by their names.
+    /// Addresses of the config's nodes, by name.
     pub agents: Arc<HashMap<String, SocketAddr>>,
 }
 
@@ -55,28 +56,28 @@ pub struct Chooser {
     served: Cache<Arc<ArcSwap<ServedLog>>, Arc<ServedLog>>,
     memory_bytes: u64,
     arms: Cache<Arc<ArcSwap<ArmsInForce>>, Arc<ArmsInForce>>,
-    /// Those that services choose by.
+    /// The A/B tests that `tests` was made from.
     arms_in_force: Arc<ArmsInForce>,
     arm_counters: Arc<ArmCounters>,
-    /// The table that the services are of.
+    /// The table that `services` was made from.
     table_in_force: Arc<Table>,
     own: Option<NodeIndex>,
-    /// By address: the services that hand connections off.
+    /// The services that hand connections off, by address.
     services: HashMap<SocketAddr, ServiceChooser>,
-    /// By address: those in whose A/B test each client has an arm.
+    /// The services with an A/B test, by address.
     tests: HashMap<SocketAddr, TestChooser>,
-    /// Addresses of services that hand off, as the config has them.
+    /// Configured addresses of services that hand off.
     addresses: Vec<SocketAddr>,
     seed: u64,
-    /// Host name in lower case.
+    /// Scratch buffer: a host name in lower case.
     host: Vec<u8>,
 }
 
-/// The policies of an A/B test at one service.
+/// The policies of an A/B test for one service.
 struct TestChooser {
     test: u64,
     weights: Vec<u32>,
-    /// With its group, by arm.
+    /// The group and policy of each arm.
     arms: Vec<(Vec<PeerId>, ServiceChooser)>,
 }
 
@@ -84,19 +85,19 @@ struct TestChooser {
 struct ServiceChooser {
     policy: Box<dyn Policy>,
     is_content_aware: bool,
-    /// How far the policy has been told of sizes, if it goes by them.
+    /// The position in the log of sizes up to which the policy has read, if it uses sizes.
     sizes: Option<ServedReader>,
     view: ClusterView,
     digest: HeardDigest,
-    /// When the loads were taken last.
+    /// Time at which the loads were last taken over.
     loaded_at: Now,
-    /// The requests that were sent on since, the latest last, until they count no more.
+    /// The requests sent on since then, the most recent last, while they count.
     sent: VecDeque<(Now, NodeId)>,
 }
 
 impl Chooser {
-    /// The chooser of the machine `own_name` for the services at `addresses`. `seed` drives the
-    /// policies; workers have different ones.
+    /// The chooser of the machine `own_name` for the services at `addresses`. `seed` initialises the
+    /// policies; it differs between workers.
     pub fn new(
         own_name: Arc<str>,
         nodes: &NodesView,
@@ -140,7 +141,7 @@ impl Chooser {
         node
     }
 
-    /// What a dispatcher is asked about a request; `None`: it is too long.
+    /// The query to a dispatcher about a request; `None`: it would be too long.
     pub(crate) fn query_key(&self, request: &RequestHead<'_, '_>) -> Option<QueryKey> {
         let (host, path) = url_of(request, Vec::new());
         let mut target = path.into_owned();
@@ -151,14 +152,14 @@ impl Chooser {
         QueryKey::new(&host, &target)
     }
 
-    /// Whether that is this node.
+    /// Whether `node` is this node.
     pub(crate) fn is_own(&mut self, node: NodeIndex) -> bool {
         self.follow_table();
         self.own == Some(node)
     }
 
-    /// The node that should answer a request for this path and query, at a host in lower case; `None`: there
-    /// is none, or the service does not hand off.
+    /// The node that should answer a request for this path and query, with the host in lower case; `None`:
+    /// there is none, or the service does not hand off.
     pub fn pick(
         &mut self,
         host: &[u8],
@@ -172,7 +173,7 @@ impl Chooser {
         let key = RequestKey { client, client_port, host, path, query };
         let heard = (self.digest.load(), &**self.served.load());
         let arm = self.tests.get_mut(&connection.server).map(|test| test.chooser_of(client));
-        // Where no node of the arm's group can take it, it goes by the service's policy.
+        // If no node of the arm's group can take it, the service's policy selects.
         arm.and_then(|arm| arm.choose(&key, heard, now))
             .or_else(|| service.choose(&key, heard, now))
     }
@@ -184,7 +185,7 @@ impl Chooser {
             || arms.any(|(_, chooser)| chooser.is_content_aware)
     }
 
-    /// The place of the node of this name in the table.
+    /// The index of the node with this name in the table.
     pub(crate) fn index_of(&self, name: &str) -> Option<NodeIndex> {
         self.table_in_force.node(name).map(|node| node.index)
     }
@@ -194,14 +195,14 @@ impl Chooser {
         self.addresses.contains(&server)
     }
 
-    /// The same for any of its services.
+    /// [`Self::is_leaving`] for any of its services.
     pub(crate) fn leaves_any(&mut self) -> bool {
         self.follow_table();
         let addresses: Vec<SocketAddr> = self.services.keys().copied().collect();
         addresses.into_iter().any(|address| self.is_leaving(address))
     }
 
-    /// Whether this node is to have no new connections of the service at this address: an operator
+    /// Whether this node must get no new connections of the service at this address, because an operator
     /// drains it, or it stops.
     pub(crate) fn is_leaving(&mut self, server: SocketAddr) -> bool {
         self.follow_table();
@@ -251,7 +252,7 @@ impl Chooser {
                 continue;
             };
             let known = former.remove(&address).filter(|known| known.test == told.test);
-            // A policy of another build: there is no test here.
+            // Another build's policy: there is no test on this node.
             let Some(mut test) = known.or_else(|| TestChooser::new(told, self.seed)) else {
                 continue;
             };
@@ -279,14 +280,14 @@ impl TestChooser {
 }
 
 impl ServiceChooser {
-    /// `None`: a policy of another build.
+    /// `None`: the policy is unknown to this build.
     fn new(policy: &str, seed: u64) -> Option<Self> {
         let info = skep_policy::policies().iter().find(|info| info.name == policy)?;
         Some(Self {
             policy: build(policy, seed).ok()?,
             is_content_aware: info.content_aware,
             sizes: info.learns_sizes.then(ServedReader::default),
-            // What hands off has a key, and thus a cluster cache.
+            // A service that hands off has a key, and therefore a cluster cache.
             view: ClusterView { has_cluster_cache: true, ..ClusterView::default() },
             digest: Arc::default(),
             loaded_at: Now::default(),
@@ -294,8 +295,8 @@ impl ServiceChooser {
         })
     }
 
-    /// The nodes that take the service's new connections, and those that only have some.
-    /// Those of `group` alone, unless that is empty.
+    /// Takes over the nodes that get the service's new connections, and those that only have existing ones;
+    /// if `group` is not empty, only the nodes in it.
     fn take_members(
         &mut self,
         table: &Table,
@@ -321,12 +322,13 @@ impl ServiceChooser {
         self.take_loads();
     }
 
-    /// The loads of `digest`, unless they are those that are known. Stale ones count as none: a policy
-    /// that goes by them alone would send everything to one node.
+    /// Takes over the loads of `digest`, unless they are known. Stale loads count as none: a policy that uses
+    /// only them would select one node for everything.
     fn follow_digest(&mut self, digest: &HeardDigest, now: Now) {
         self.view.now = now;
         let is_old = is_stale(now.since_ms(digest.0), u64::from(digest.1.interval_ms));
-        // What this worker has counted is forgotten then, too, now and again: nobody says when it ends.
+        // This worker's own counts are then cleared periodically as well, since nothing reports when these
+        // requests end.
         let is_to_forget = now.since_ms(self.loaded_at) >= FORGET_MS;
         if is_old && (is_to_forget || !self.digest.1.nodes.is_empty()) {
             self.digest = Arc::default();
@@ -337,7 +339,7 @@ impl ServiceChooser {
         }
     }
 
-    /// Tells the policy what nodes have said of sizes.
+    /// Reports the sizes that nodes have sent to the policy.
     fn learn_sizes(&mut self, log: &ServedLog) {
         if let Some(reader) = &mut self.sizes {
             reader.teach(log, &self.view.nodes, &mut *self.policy);
@@ -357,7 +359,7 @@ impl ServiceChooser {
         }
     }
 
-    /// By what has been heard of loads and sizes.
+    /// Selects by the loads and sizes received.
     fn choose(
         &mut self,
         key: &RequestKey<'_>,
@@ -375,7 +377,8 @@ impl ServiceChooser {
         if self.sizes.is_some() {
             self.policy.sent_unseen(key.url_hash());
         }
-        // Its end is not seen here: most are short, and the next digest says what is left. The connection lasts.
+        // The end is not observed here: most requests are short, and the next digest contains the others. The
+        // connection lasts.
         if let Some(node) = self.node(id) {
             node.outstanding_requests = node.outstanding_requests.saturating_add(1);
             node.connections = node.connections.saturating_add(1);
@@ -402,8 +405,8 @@ impl ServiceChooser {
     }
 }
 
-/// Host name in lower case, in `host`, which is empty, and normalised path. What cannot be normalised is
-/// refused, by whichever node answers.
+/// The host name in lower case, appended to the empty `host`, and the normalised path. A path that cannot be
+/// normalised is refused by whichever node answers.
 fn url_of<'b>(request: &RequestHead<'_, 'b>, mut host: Vec<u8>) -> (Vec<u8>, Cow<'b, [u8]>) {
     request.authority.write_lower(&mut host);
     let path = path::read(request.path, Reading::Origins);

@@ -1,4 +1,4 @@
-//! What the mover has done so far, for metrics and operators.
+//! The mover's counters and timings, for metrics and operators.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,43 +22,43 @@ pub struct HandoffCounts {
     pub moved: MovedCounters,
 }
 
-/// How long moves take, and their steps. The mover's thread writes them.
+/// Durations of moves and of their steps, recorded by the mover's thread.
 #[derive(Debug, Default)]
 pub struct HandoffTimings {
-    /// From the order to freeze a connection until its receiver is told to go on.
+    /// From the order to freeze a connection until GO is sent to its receiver.
     pub freeze: Arc<Histogram>,
-    /// From the worker's request until the receiver says that it serves.
+    /// From the worker's request until the receiver reports that it serves the connection.
     pub whole: Arc<Histogram>,
     steps: [Arc<Histogram>; MoveStep::ALL.len()],
 }
 
-/// A part of a move, from the end of the one before.
+/// A part of a move, measured from the end of the previous one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MoveStep {
-    /// Donor: from a worker's request until the mover orders the freeze.
+    /// Donor: from a worker's request to the order to freeze.
     Wait,
-    /// Donor: netguard's answer is awaited.
+    /// Donor: waits for netguard's answer.
     Freeze,
-    /// Donor: the connection is read.
+    /// Donor: reads the state of the connection.
     Read,
     /// Donor: from the offer to READY.
     Offer,
-    /// Donor: netguard's answer is awaited.
+    /// Donor: waits for netguard's answer.
     Redirect,
     /// Donor: from GO to DONE.
     Go,
-    /// Receiver: netguard's answer is awaited.
+    /// Receiver: waits for netguard's answer.
     Create,
-    /// Receiver: the connection is written into the socket.
+    /// Receiver: writes the state of the connection into the socket.
     Restore,
     /// Receiver: from READY to GO.
     Ready,
-    /// Receiver: netguard's answer is awaited.
+    /// Receiver: waits for netguard's answer.
     Start,
 }
 
 impl MoveStep {
-    /// In their order, first those of the donor.
+    /// In order, those of the donor first.
     pub const ALL: [Self; 10] = [
         Self::Wait,
         Self::Freeze,
@@ -72,7 +72,7 @@ impl MoveStep {
         Self::Start,
     ];
 
-    /// In metrics.
+    /// Its name in metrics.
     pub fn name(self) -> &'static str {
         match self {
             Self::Wait => "wait",
@@ -94,7 +94,7 @@ impl HandoffCounters {
         self.latest.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Authentic messages that are none.
+    /// Number of authentic messages that are malformed.
     pub fn malformed_messages(&self) -> u64 {
         self.malformed.load(Relaxed)
     }
@@ -119,12 +119,13 @@ impl HandoffCounters {
 }
 
 impl HandoffTimings {
-    /// Those of one step.
+    /// The times of one step.
     pub fn step(&self, step: MoveStep) -> &Arc<Histogram> {
         &self.steps[step as usize]
     }
 
-    /// A step has ended that began at `since`, which is now the beginning of the next.
+    /// Records the end of a step that began at `since`, and sets `since` to the beginning of the
+    /// next one.
     pub(crate) fn lap(&self, step: MoveStep, since: &mut Instant) {
         let now = Instant::now();
         self.step(step).record(now.saturating_duration_since(*since));

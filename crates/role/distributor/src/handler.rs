@@ -1,4 +1,4 @@
-//! A handler whose connections go to the nodes that should answer their requests.
+//! A handler that hands connections off to the nodes that should answer their requests.
 
 use std::rc::Rc;
 
@@ -10,14 +10,14 @@ use skep_http::RequestHead;
 
 use crate::worker::WorkerDistributor;
 
-/// Answers by `inner`, after the distributor, if there is one, has had its say.
+/// Answers by `inner`, unless the distributor, if there is one, hands the connection off.
 pub struct Distributing<H> {
     inner: Rc<H>,
     distributor: Option<Rc<WorkerDistributor>>,
 }
 
 impl<H> Distributing<H> {
-    /// Without a distributor connections stay.
+    /// Without a distributor all connections stay.
     pub fn new(inner: Rc<H>, distributor: Option<Rc<WorkerDistributor>>) -> Rc<Self> {
         Rc::new(Self { inner, distributor })
     }
@@ -59,7 +59,7 @@ impl<H: Handler> Handler for Distributing<H> {
         self.inner.quick(request, reply)
     }
 
-    /// A request whose head was not parsed has no destination.
+    /// A destination is determined only for requests whose head was parsed.
     fn answers_quickly(&self) -> bool {
         self.distributor.is_some() || self.inner.answers_quickly()
     }

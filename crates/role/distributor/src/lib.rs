@@ -9,8 +9,8 @@
 //!   mover thread of the other node --> Arrival --> worker there: the request is answered
 //! ```
 //!
-//! Invariants: a connection is answered by exactly one node; what cannot be moved is answered here. No
-//! worker waits for netguard.
+//! Invariants: a connection is answered by exactly one node; a connection that cannot be moved is
+//! answered here. No worker waits for netguard.
 
 #![forbid(unsafe_code)]
 

@@ -9,10 +9,10 @@ use skep_wire::seal::OpenError;
 
 use crate::{HandoffCounters, MoveStep};
 
-/// What became of connections, and of how many.
+/// An outcome, and the number of connections with it.
 pub type HandoffOutcome = (&'static str, u64);
 
-/// What the mover of this process does.
+/// Registers metrics of this process's mover.
 pub fn register_handoffs(registry: &Registry, counters: &Arc<HandoffCounters>) {
     let help = "Connections that this node tried to hand off, by outcome.";
     register(registry, "skep_handoffs_total", help, counters, donated);
@@ -46,7 +46,7 @@ fn register_times(registry: &Registry, counters: &HandoffCounters) {
     }
 }
 
-/// Datagrams of other nodes, or of anybody, that were refused.
+/// Registers the refused datagrams.
 pub fn register_handoff_datagrams(registry: &Registry, counts: &Arc<Counts>) {
     let counts = Arc::clone(counts);
     let help = "Refused datagrams of handoffs, by reason.";
@@ -76,8 +76,8 @@ fn register(
     registry.register_samples(name, help, Box::new(samples));
 }
 
-/// What became of connections: of those to other nodes, and of those of other nodes. Outcomes that at least one
-/// connection had.
+/// The outcomes of connections: of those to other nodes, and of those from other nodes. Only outcomes that at
+/// least one connection had.
 pub fn handoff_outcomes(counters: &HandoffCounters) -> [Vec<HandoffOutcome>; 2] {
     [donated(counters), received(counters)].map(|mut outcomes| {
         outcomes.retain(|(_, connections)| *connections > 0);
@@ -119,7 +119,7 @@ fn reported(counters: &HandoffCounters) -> Vec<HandoffOutcome> {
     vec![("learned", moved.learned), ("given_up", moved.given_up)]
 }
 
-/// Of a donor and of a receiver the same causes.
+/// Donor and receiver have the same causes.
 fn refused(counts: &[u64; RefuseCause::ALL.len()]) -> impl Iterator<Item = HandoffOutcome> + '_ {
     RefuseCause::ALL.iter().zip(counts).map(|(cause, count)| (refusal_name(*cause), *count))
 }

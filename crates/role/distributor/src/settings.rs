@@ -1,15 +1,15 @@
-//! The settings of handoffs that every worker goes by.
+//! The settings of handoffs that every worker uses.
 
 use skep_config::{Config, HandoffDecision};
 
 #[derive(Clone, Copy, Debug)]
 pub struct HandoffSettings {
-    /// How often a connection may move.
+    /// Number of times that a connection may move.
     pub moves_max: u8,
     /// Length of a reply from which a connection in use is moved for it, in bytes.
     pub again_bytes_min: u64,
     pub decide: HandoffDecision,
-    /// Whether a connection that need not move is handed off to this node.
+    /// Whether a connection that need not move is handed off to this same node.
     pub to_self: bool,
 }
 

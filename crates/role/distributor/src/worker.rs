@@ -1,4 +1,4 @@
-//! The distributor on one worker: decides which requests take their connections elsewhere.
+//! The distributor of one worker: determines which requests move their connections to another node.
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -29,8 +29,8 @@ pub struct WorkerDistributor {
 }
 
 impl WorkerDistributor {
-    /// That of the node `name`, for the services at `addresses`. `seed` drives the policies; workers have
-    /// different ones.
+    /// The distributor of the node `name`, for the services at `addresses`. `seed` initialises the
+    /// policies; it differs between workers.
     pub fn new(
         name: &str,
         addresses: Vec<SocketAddr>,
@@ -44,8 +44,8 @@ impl WorkerDistributor {
         Self { chooser, arms, mover: mover.handle(), settings }
     }
 
-    /// Where a request should be answered, if not here. `bytes` is the length of its reply, where that
-    /// is known.
+    /// The node that should answer a request, if not this one. `bytes` is the length of its reply, if
+    /// known.
     pub(crate) fn destination(
         &self,
         request: &RequestHead<'_, '_>,
@@ -62,11 +62,12 @@ impl WorkerDistributor {
         }
         let is_first = connection.requests == 0;
         if is_first && connection.moves > 0 {
-            // It has come for this request: what another turn of the policy says is no reason to go on.
+            // It was moved here for this request: another decision of the policy is no reason to move it
+            // on.
             return None;
         }
-        // A connection that is in use moves once more only where that is worth it; small replies are
-        // fetched from the other node's memory.
+        // A connection in use moves again only if that is worth it; small replies are fetched from the
+        // other node's memory.
         let is_worth_it = || bytes().is_some_and(|bytes| bytes >= self.settings.again_bytes_min);
         if !is_first && !chooser.is_leaving(ends.1) && !is_worth_it() {
             return None;
@@ -79,20 +80,20 @@ impl WorkerDistributor {
         self.is_destination(&mut chooser, node).then_some(Destination(node.into()))
     }
 
-    /// Where an idle connection should go: away from a node that is drained, or stops.
+    /// The node to which an idle connection should move: only if this one is drained, or stops.
     pub(crate) fn idle_destination(&self, connection: &ConnectionSoFar<'_>) -> Option<Destination> {
         let id = SocketId::new(connection.conn.peer(), connection.conn.local())?;
         let mut chooser = self.chooser.borrow_mut();
         if connection.moves >= self.settings.moves_max || !chooser.is_leaving(id.server) {
             return None;
         }
-        // Nobody knows what its next request is for: a policy that goes by requests spreads the clients.
+        // The next request is unknown: a policy that selects by requests spreads the clients by address.
         let client = id.client.to_string();
         let node = chooser.pick(b"", (client.as_bytes(), None), id, Now(boottime_ms()))?;
         (!chooser.is_own(node)).then_some(Destination(node.into()))
     }
 
-    /// While this node is drained, or stops, its idle connections go elsewhere.
+    /// Moves idle connections to other nodes while this one is drained, or stops.
     pub fn watch(self: &Rc<Self>, worker: &Rc<Worker>) {
         let (own, of) = (Rc::downgrade(self), Rc::downgrade(worker));
         worker.on_tick(move || {
@@ -104,7 +105,7 @@ impl WorkerDistributor {
         });
     }
 
-    /// Counts a request that was answered here, for the arm of its client in an A/B test.
+    /// Counts a request answered here, for the arm of its client in an A/B test.
     pub(crate) fn answered(&self, answered: &Answered<'_>) {
         let mut arms = self.arms.borrow_mut();
         let Some(ends) = SocketId::new(answered.conn.peer(), answered.conn.local()) else { return };
@@ -148,7 +149,7 @@ impl WorkerDistributor {
     }
 }
 
-/// What a request says of its arm; `None`: nothing, since its client would not have the response.
+/// The event to count for a request; `None`: none, since its client did not take the response.
 fn event(answered: &Answered<'_>) -> Option<ArmEvent> {
     let Answered { summary, is_whole, first_byte_us, total_us, .. } = answered;
     if !(*is_whole)? || summary.status >= 500 {
@@ -162,5 +163,5 @@ fn event(answered: &Answered<'_>) -> Option<ArmEvent> {
     Some(ArmEvent::Answered(ArmSample { first_byte_us, total_us, bytes, is_hit }))
 }
 
-/// The active dispatcher says where.
+/// The active dispatcher determines the node.
 const ASK: Destination = Destination(u32::MAX);

@@ -1,4 +1,4 @@
-//! Counters of why connections end, and the texts of error replies.
+//! Counters of the reasons why connections end, and the texts of error replies.
 
 use skep_serve::{ConnError, ConnectionRefusal, TimeoutCause};
 use skep_telemetry::Counter;
@@ -20,7 +20,7 @@ impl End {
 
     pub(crate) const MOVED: Self = Self { counter: Counter::ClosedMoved, linger: false };
 
-    /// We promised to close after this reply.
+    /// The connection closes after this reply, as announced.
     pub(crate) fn after_reply(context: &Context) -> Self {
         let draining = context.worker().is_draining();
         let counter = if draining { Counter::ClosedDraining } else { Counter::ClosedClient };
@@ -33,7 +33,7 @@ impl End {
     }
 }
 
-/// The counter of a connection that ended by `error`.
+/// The counter of a connection that ended with `error`.
 fn closed_by(error: &ConnError) -> Counter {
     match error {
         ConnError::Io(_) => Counter::ClosedClient,
@@ -66,7 +66,7 @@ pub(crate) fn rejected(status: u16) -> Counter {
     }
 }
 
-/// The counter of a connection refused on accept.
+/// The counter of a connection that was refused on accept.
 pub(crate) fn refused(refusal: ConnectionRefusal) -> Counter {
     match refusal {
         ConnectionRefusal::Total => Counter::RefusedTotal,
@@ -76,8 +76,8 @@ pub(crate) fn refused(refusal: ConnectionRefusal) -> Counter {
     }
 }
 
-/// The error reply to a client refused on accept: 429 if it has too many connections itself, else
-/// 503.
+/// The error reply to a client that is refused on accept: 429 if it has too many connections
+/// itself, otherwise 503.
 pub(crate) fn refusal_words(refusal: ConnectionRefusal, retry_after_s: u32) -> Vec<u8> {
     let (status, body) = match refusal {
         ConnectionRefusal::PerAddress => ("429 Too Many Requests", "429 Too Many Requests\n"),

@@ -2,7 +2,7 @@
 //!
 //! A turn reads once, answers every complete request in the bytes read, and writes once. It runs
 //! inside one poll on the worker's buffers; a waiting connection owns no buffer. A turn leaves to
-//! the async side what it can't finish: a reply that the socket did not take, or a slow request.
+//! the async side what it cannot finish: a reply that the socket did not take, or a slow request.
 //!
 //! A connection is in exactly one [`State`], and only [`Connection::enter`] changes it. Invariants:
 //! nothing is read or parsed while output of an earlier reply is unsent, while a slow request is in
@@ -33,11 +33,11 @@ use crate::reply::{Reply, ReplyState, Stage};
 use crate::state::State;
 use crate::summary::Summary;
 
-/// A handler on a worker: the service that listeners hand connections to.
+/// A handler on a worker: the service to which listeners pass connections.
 pub struct Engine<H> {
     pub(crate) context: Rc<Context>,
     pub(crate) handler: Rc<H>,
-    /// Requests may come by way of a dispatcher.
+    /// Whether requests may come through a dispatcher.
     is_behind_hop: bool,
 }
 
@@ -58,11 +58,11 @@ impl<H: Handler> Engine<H> {
     }
 }
 
-/// What came with a connection that another node has handed to this one.
+/// The state of a connection that another node has handed off to this one.
 pub struct Arrival {
     /// Bytes that were read there and not answered.
     pub received: Vec<u8>,
-    /// How often it has moved between nodes, this time included.
+    /// Number of times that it has moved between nodes, including this one.
     pub moves: u8,
     /// The node that accepted it.
     pub accepted_by: Arc<str>,
@@ -75,7 +75,7 @@ impl<H: Handler> Engine<H> {
         self.serve_to_end(conn, Some(Box::new(arrival)))
     }
 
-    /// Boxed: few connections have one, and all are small.
+    /// The arrival is boxed: few connections have one.
     async fn serve_to_end(self: Rc<Self>, conn: Conn, arrival: Option<Box<Arrival>>) {
         let open = Open::new(self.context.counters());
         let mut connection = Connection::new(&self, &conn, arrival);
@@ -105,11 +105,11 @@ impl<H: Handler> ConnectionHandler for Engine<H> {
     }
 }
 
-/// What comes after the requests of one turn.
+/// The next step after the requests of one turn.
 enum Next {
-    /// Wait for more bytes: what is left is the beginning of a head, or nothing.
+    /// Wait for more bytes: the rest is the beginning of a head, or empty.
     Read(HeadScanner),
-    /// There may be another complete request in what is left.
+    /// The rest may contain another complete request.
     Again,
     /// The request at the start of the remaining bytes, with a head of this length, is slow.
     Slow(usize),
@@ -119,7 +119,7 @@ enum Next {
     Close(End),
 }
 
-/// What is the same for all requests of one turn.
+/// Values that are the same for all requests of one turn.
 struct Turn {
     limits: HeadLimits,
     answers_quickly: bool,
@@ -131,15 +131,15 @@ pub(crate) struct Connection<'e, H> {
     pub(crate) conn: &'e Conn,
     pub(crate) state: State,
     opened_ms: u64,
-    /// Requests answered, and the one in progress.
+    /// Number of requests answered, including the one in progress.
     pub(crate) requests: u64,
-    /// Whether the next request is answered here, whichever node it should have.
+    /// Whether the next request is answered here, whichever node should answer it.
     pub(crate) answers_next: bool,
-    /// Where it came from, if another node has accepted it.
+    /// Its origin, if another node accepted it.
     pub(crate) provenance: Option<Box<Provenance>>,
 }
 
-/// The way of a connection that another node has accepted.
+/// The origin of a connection that another node accepted.
 pub(crate) struct Provenance {
     pub(crate) accepted_by: Arc<str>,
     pub(crate) moves: u8,
@@ -171,7 +171,7 @@ impl<'e, H: Handler> Connection<'e, H> {
         loop {
             match &self.state {
                 State::Closing(end) => return *end,
-                // Boxed: it is many times larger than a connection at rest.
+                // Boxed: the future is many times larger than an idle connection.
                 State::Slow { .. } => Box::pin(self.slow()).await,
                 State::Departing { .. } => Box::pin(self.depart()).await,
                 _ => {
@@ -202,14 +202,14 @@ impl<'e, H: Handler> Connection<'e, H> {
         );
         let awaited = next.awaited_head();
         let former = std::mem::replace(&mut self.state, next);
-        // That of a head stands until the head is there, however many reads it takes.
+        // The deadline of a head applies until the head is complete, however many reads it takes.
         if awaited.is_none() || awaited != former.awaited_head() {
             self.set_deadline();
         }
         former
     }
 
-    /// Sets the deadline of the state: one exists only while the connection waits for the client.
+    /// Sets the deadline of the state: there is one only while the connection waits for the client.
     pub(crate) fn set_deadline(&self) {
         let settings = self.engine.context.settings();
         match self.state {
@@ -217,17 +217,17 @@ impl<'e, H: Handler> Connection<'e, H> {
                 self.conn.expire_after(settings.head_ms, TimeoutCause::Head);
             }
             State::Resting => self.conn.expire_after(settings.idle_ms, TimeoutCause::Idle),
-            // It may stay, and then is as idle as before.
+            // The connection may stay, and its idle time then continues.
             State::Departing { head_len: 0, .. } => {}
             _ => self.conn.timer().clear(),
         }
     }
 
-    /// One turn, to the last byte of its replies: before the client has taken them
-    /// nothing else is read.
+    /// Runs one turn, to the last byte of its replies: nothing else is read before the client has
+    /// taken them.
     async fn turn(&mut self) -> Result<(), ConnError> {
         if let Some(unsent) = poll_fn(|cx| self.poll_turn(cx)).await? {
-            // Boxed: it is rare, and large beside a connection at rest.
+            // Boxed: it is rare, and large compared with an idle connection.
             Box::pin(self.send(unsent)).await?;
             self.set_deadline();
         }
@@ -235,7 +235,7 @@ impl<'e, H: Handler> Connection<'e, H> {
     }
 
     /// Ready when there is something to do other than wait for bytes: the state determines what,
-    /// once the output that the socket did not take is sent.
+    /// once the output that the socket did not take was sent.
     fn poll_turn(&mut self, cx: &mut TaskContext<'_>) -> Poll<Result<Option<Output>, ConnError>> {
         loop {
             let worker = self.engine.context.worker();
@@ -267,7 +267,7 @@ impl<'e, H: Handler> Connection<'e, H> {
         }
     }
 
-    /// Answers the bytes already received, or else those of one read.
+    /// Answers requests in the bytes already received, or otherwise in those of one read.
     fn poll_answer(
         &mut self,
         cx: &TaskContext<'_>,
@@ -307,7 +307,7 @@ impl<'e, H: Handler> Connection<'e, H> {
         self.settle(bytes, next);
     }
 
-    /// Processes the input that remains after a turn.
+    /// Handles the input that remains after a turn.
     fn settle(&mut self, rest: Vec<u8>, next: Next) {
         self.enter(match next {
             Next::Read(_) if rest.is_empty() => State::Resting,
@@ -322,7 +322,7 @@ impl<'e, H: Handler> Connection<'e, H> {
     }
 
     /// Answers the requests at the start of `bytes`, of which `scanner` has scanned a prefix.
-    /// Returns the number of bytes consumed and the next step.
+    /// Returns the number of bytes consumed, and the next step.
     fn answer(
         &mut self,
         bytes: &[u8],
@@ -358,7 +358,8 @@ impl<'e, H: Handler> Connection<'e, H> {
         (consumed, Next::Again)
     }
 
-    /// Answers the request of `head` if it is quick. Breaks if no other request may be parsed now.
+    /// Answers the request of `head` if it is quick. Breaks if no further request may be parsed
+    /// now.
     fn answer_one(&mut self, head: &[u8], turn: &Turn, output: &mut Output) -> ControlFlow<Next> {
         if !turn.answers_quickly {
             return ControlFlow::Break(Next::Slow(head.len()));
@@ -464,21 +465,21 @@ impl<'e, H: Handler> Connection<'e, H> {
         End::REJECT
     }
 
-    /// The connection failed or timed out in a turn.
+    /// Handles a connection that failed or timed out in a turn.
     fn failed(&self, error: &ConnError) -> End {
         let is_late = matches!(error, ConnError::Expired(TimeoutCause::Head));
         if is_late && matches!(self.state, State::HalfHead { .. }) {
             let mut output = self.engine.context.worker().take_output();
             self.reject(Reject { status: 408, reason: "head-timeout" }, &mut output);
-            // What an empty socket buffer takes at once; more would be to wait
-            // for a client that is already too slow.
+            // Only what an empty socket buffer takes at once: waiting would prolong the connection
+            // of a client that is already too slow.
             let _ = output.with_bytes(|bytes| self.conn.send_now(bytes));
             self.engine.context.worker().put_output(output);
         }
         End::failed(error)
     }
 
-    /// Sends what the socket did not take at once.
+    /// Sends the output that the socket did not take at once.
     pub(crate) async fn send(&self, mut output: Output) -> Result<(), ConnError> {
         assert!(!output.is_empty(), "nobody waits for nothing");
         let queued = output.len();

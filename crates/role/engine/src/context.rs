@@ -33,7 +33,7 @@ struct DateLine {
 }
 
 impl Context {
-    /// Makes the worker's context. Ten times a second it flushes its log and checks whether a
+    /// Creates the worker's context. It flushes its log ten times per second, and checks whether a
     /// reload has replaced `settings`.
     pub fn new(
         worker: &Rc<Worker>,
@@ -77,12 +77,13 @@ impl Context {
         &self.counters
     }
 
-    /// Appends `Date: ...\r\n`; formatted once a second.
+    /// Appends `Date: ...\r
+    /// `; formatted once per second.
     pub fn write_date(&self, out: &mut Vec<u8>) {
         self.with_date_line(|line| out.extend_from_slice(line));
     }
 
-    /// The value of `Date` in this second.
+    /// The value of `Date` for this second.
     pub fn date(&self) -> [u8; DATE_BYTES] {
         self.with_date_line(|line| {
             let mut date = [0; DATE_BYTES];
@@ -104,7 +105,7 @@ impl Context {
         look(&date.line)
     }
 
-    /// Whether requests are logged at all.
+    /// Whether requests are logged.
     pub(crate) fn log_is_on(&self) -> bool {
         self.log.borrow().is_on()
     }
@@ -144,7 +145,7 @@ impl Context {
         });
     }
 
-    /// Takes a slot for a request in progress; `None` when all are taken.
+    /// Takes a slot for a request in progress; `None` if all are taken.
     pub(crate) fn begin_slow(&self) -> Option<SlowRequestPermit<'_>> {
         if self.slow_requests.get() >= self.settings.borrow().slow_requests_max {
             return None;

@@ -1,4 +1,4 @@
-//! Connections that leave for another node: the handler says where to, and hands them off.
+//! Connections that move to another node: the handler determines the node and hands them off.
 
 use skep_http::{HeapFieldSlots, RequestHead, parse_request};
 use skep_serve::TimeoutCause;
@@ -9,7 +9,7 @@ use crate::handler::{ConnectionSoFar, Departed, Departure, Destination, Handler}
 use crate::state::State;
 
 impl<H: Handler> Connection<'_, H> {
-    /// Where `request` should be answered, if not here.
+    /// The node that should answer `request`, if not this one.
     pub(crate) fn destination(&self, request: &RequestHead<'_, '_>) -> Option<Destination> {
         if self.answers_next {
             return None;
@@ -17,7 +17,7 @@ impl<H: Handler> Connection<'_, H> {
         self.engine.handler.destination(request, &self.so_far())
     }
 
-    /// Another node should have this connection, on which nothing has come.
+    /// Handles a connection without a request that another node should have.
     pub(crate) fn evacuate(&mut self) {
         match self.engine.handler.idle_destination(&self.so_far()) {
             Some(to) => {
@@ -27,7 +27,7 @@ impl<H: Handler> Connection<'_, H> {
         }
     }
 
-    /// The client is as idle as before it was asked where the connection should go: it is asked often.
+    /// Continues the idle time: the node for the connection is queried often.
     fn go_on_idling(&self) {
         let timer = self.conn.timer();
         timer.set(timer.deadline_ms(), TimeoutCause::Idle);
@@ -60,7 +60,7 @@ impl<H: Handler> Connection<'_, H> {
                 let departure = Departure { conn, request, received, to, moves, accepted_by };
                 self.engine.handler.depart(departure).await
             }
-            // It is refused by who answers it.
+            // The node that answers the request refuses it.
             Err(_) => Departed::Kept,
         };
         match departed {

@@ -25,14 +25,14 @@ pub enum ExchangeError {
     /// The client's connection failed or was too slow.
     #[error("client: {0}")]
     Client(#[from] ConnError),
-    /// The client's body broke the rules.
+    /// The client's body is malformed.
     #[error("request body refused: {0}")]
     Reject(#[from] Reject),
     /// The client closed before its body was complete.
     #[error("the client closed inside its request body")]
     BodyCutShort,
-    /// The reply can't be completed; the connection must close, so that the
-    /// client sees that bytes are missing.
+    /// The reply cannot be completed; the connection must be closed, so that the client detects that
+    /// bytes are missing.
     #[error("reply cut short: {0}")]
     ReplyCutShort(&'static str),
 }
@@ -41,8 +41,8 @@ pub enum ExchangeError {
 pub(crate) struct Shared {
     /// The progress of the reply.
     stage: Cell<Stage>,
-    /// Until when more of the body has to come, by the worker's clock in milliseconds: in force
-    /// whenever the client need not take something first.
+    /// Deadline for more of the body, by the worker's clock in milliseconds: in force whenever the
+    /// client need not take data first.
     body_deadline_ms: Cell<u64>,
     /// Bytes of interim responses that the kernel has not taken yet.
     interim_bytes: Cell<u64>,
@@ -68,7 +68,7 @@ pub struct Exchange<'c> {
 }
 
 impl<'c> Exchange<'c> {
-    /// `rest` follows the head of `request`. `shared` is of a reply that is not begun.
+    /// `rest` follows the head of `request`. `shared` belongs to a reply that was not begun.
     pub(crate) fn new(
         conn: &'c Conn,
         context: &'c Rc<Context>,
@@ -101,8 +101,8 @@ impl<'c> Exchange<'c> {
             received: 0,
             forfeited_ms: 0,
         };
-        // A client that waits for 100 may or may not send its body after a
-        // final answer; only a close makes what follows unambiguous.
+        // A client that waits for 100 may or may not send its body after a final response; only
+        // closing the connection makes the following bytes unambiguous.
         let keep_alive = keep_alive && !request.expect_continue;
         let reply = ReplySink {
             conn,
@@ -119,8 +119,7 @@ impl<'c> Exchange<'c> {
         Ok(Self { body, reply })
     }
 
-    /// The client's connection, for tunnels and for what a handler must know
-    /// of its peer.
+    /// The client's connection, for tunnels and for properties of the peer.
     pub fn conn(&self) -> &'c Conn {
         self.reply.conn
     }
@@ -130,42 +129,42 @@ impl<'c> Exchange<'c> {
     }
 }
 
-/// The body of a request, read as it comes.
+/// The body of a request, read as it is received.
 pub struct RequestBody<'c> {
     conn: &'c Conn,
     context: &'c Rc<Context>,
     settings: Rc<EngineSettings>,
     decoder: BodyDecoder,
     framing: BodyFraming,
-    /// Bytes that arrived behind the head; later, behind the body.
+    /// Bytes received after the head; later, after the body.
     rest: Vec<u8>,
     rest_at: usize,
     is_rest_taken: bool,
     continue_owed: bool,
-    /// How far the reply is.
+    /// The progress of the reply.
     stage: &'c Cell<Stage>,
-    /// Of [`Shared`].
+    /// See [`Shared`].
     deadline_ms: &'c Cell<u64>,
-    /// Of [`Shared`].
+    /// See [`Shared`].
     interim_bytes: &'c Cell<u64>,
     rate: Rate,
-    /// Time that it gets, from when it is first waited for.
+    /// Time limit for it, counted from the first wait for it.
     time_ms_max: u64,
-    /// The latest deadline that it gets, however much of it comes.
+    /// The latest deadline, however much of it is received.
     deadline_max_ms: u64,
     received: u64,
-    /// Time that its speed would have earned it, had that a bound only over all of the body.
+    /// Time that its average rate would have allowed if the rate applied only to the body as a whole.
     forfeited_ms: u64,
 }
 
-/// When the client's rate starts to count.
+/// The measurement of the client's rate.
 #[derive(Clone, Copy, Debug)]
 enum Rate {
     /// Nothing has waited for the body yet.
     Unasked,
-    /// From this moment on.
+    /// Measured since this time.
     Since(u64),
-    /// The body is not being read: the rate counted from the first moment to the second.
+    /// The body is not being read: the rate was measured from the first time to the second.
     Paused { since_ms: u64, at_ms: u64 },
 }
 
@@ -180,10 +179,11 @@ impl RequestBody<'_> {
         self.decoder.is_done()
     }
 
-    /// Takes `bytes_max` at most, if that is less than all requests may have. Before it is read.
+    /// Limits the body to `bytes_max`, if that is less than the general limit. Call it before the
+    /// body is read.
     ///
     /// # Errors
-    /// It is said to be longer.
+    /// The body is announced as longer.
     pub fn limit(&mut self, bytes_max: u64) -> Result<(), Reject> {
         let mut limits = self.settings.body;
         limits.body_bytes_max = limits.body_bytes_max.min(bytes_max);
@@ -191,25 +191,24 @@ impl RequestBody<'_> {
         Ok(())
     }
 
-    /// Takes it for `ms` at most, from when it is first waited for; pauses do not count. Before it is
-    /// read.
+    /// Limits the time for the body to `ms`, counted from the first wait for it; pauses do not count.
+    /// Call it before the body is read.
     pub fn limit_time(&mut self, ms: u64) {
         self.time_ms_max = ms;
     }
 
-    /// Keeps the trailers of a chunked body. Before it is read.
+    /// Keeps the trailers of a chunked body. Call it before the body is read.
     pub fn keep_trailers(&mut self) {
         self.decoder.keep_trailers();
     }
 
-    /// The trailers of a body that was read to its end, if they were kept: whole lines.
+    /// The trailers of a body that was read to its end, if they were kept: complete field lines.
     pub fn take_trailers(&mut self) -> Vec<u8> {
         self.decoder.take_trailers()
     }
 
-    /// Appends the next bytes of the payload to `sink`: at least one, unless
-    /// it returns false, which is the end. Sends `100 Continue` when the client
-    /// waits for it.
+    /// Appends the next bytes of the payload to `sink`: at least one, or returns false at the end.
+    /// Sends `100 Continue` if the client waits for it.
     pub fn poll_read(
         &mut self,
         cx: &mut TaskContext<'_>,
@@ -239,8 +238,8 @@ impl RequestBody<'_> {
         std::future::poll_fn(|cx| self.poll_read(cx, sink)).await
     }
 
-    /// Reading pauses, since the consumer of the body is slower than the client: until the next
-    /// read the client's rate does not count.
+    /// Stops the measurement of the client's rate until the next read, since the consumer of the body
+    /// is slower than the client.
     pub fn pause(&mut self) {
         if let Rate::Since(since_ms) = self.rate
             && !self.is_done()
@@ -250,8 +249,8 @@ impl RequestBody<'_> {
         }
     }
 
-    /// Takes the bytes received after the request, for a tunnel. The reply must be the connection's
-    /// last.
+    /// Takes the bytes received after the request, for a tunnel. The reply must be the last one of
+    /// the connection.
     pub fn take_rest(&mut self) -> Vec<u8> {
         assert!(self.is_done(), "only behind a body are bytes no body's (CVE-2025-4366)");
         assert!(!self.is_rest_taken, "what came behind the request was given away");
@@ -261,13 +260,13 @@ impl RequestBody<'_> {
         rest
     }
 
-    /// Reads and throws away what is left, within bounds, so that the
-    /// connection can carry another request. False: it must be closed.
+    /// Reads and discards the rest, within bounds, so that the connection can be reused. False: it
+    /// must be closed.
     pub(crate) async fn drain(&mut self) -> bool {
         assert!(!self.is_done(), "there is something to drain");
         assert_eq!(self.stage.get(), Stage::Complete, "drained is what was answered");
         if self.continue_owed {
-            // The client was never told to send it and need not.
+            // The client was not told to send the body, and need not.
             return false;
         }
         let deadline_ms = self.context.worker().now_ms() + DRAIN_MS_MAX;
@@ -288,15 +287,15 @@ impl RequestBody<'_> {
     fn decode_rest(&mut self, sink: &mut Vec<u8>) -> Result<(), Reject> {
         self.rest_at += decode(&mut self.decoder, &self.rest[self.rest_at..], sink)?;
         if self.rest_at == self.rest.len() {
-            // Freed: the body may take long.
+            // Freed, since the body may take long.
             self.rest = Vec::new();
             self.rest_at = 0;
         }
         Ok(())
     }
 
-    /// Reads once from the socket and decodes straight out of the worker's
-    /// buffer; only what belongs to a later request is kept.
+    /// Reads once from the socket and decodes directly from the worker's buffer; only bytes of later
+    /// requests are kept.
     fn poll_fill(
         &mut self,
         cx: &mut TaskContext<'_>,
@@ -337,18 +336,18 @@ impl RequestBody<'_> {
                 self.set_deadline();
             }
         }
-        // Behind the beginning of a reply it would be a part of that.
+        // After the beginning of a reply it would become a part of that.
         let is_answered = self.stage.get() >= Stage::Out || self.interim_bytes.get() > 0;
         if std::mem::take(&mut self.continue_owed) && self.received == 0 && !is_answered {
-            // A few bytes into an empty socket buffer; if they do not fit the
-            // client sends its body after its own timeout.
+            // A few bytes into an empty socket buffer; if they do not fit, the client sends its body
+            // after its own timeout.
             let _ = self.conn.send_now(b"HTTP/1.1 100 Continue\r\n\r\n");
             self.context.counters().inc(Counter::Responses1xx);
         }
     }
 
-    /// The moment at which the body so far will have been slower than allowed. A client
-    /// that has sent all of it waits for us from then on.
+    /// Sets the time at which the body so far will have been slower than allowed. A client that has
+    /// sent all of it has no deadline.
     fn set_deadline(&mut self) {
         if self.is_done() {
             return self.wait_until(u64::MAX);
@@ -363,25 +362,25 @@ impl RequestBody<'_> {
             Some(earned_ms) => {
                 let own = started.saturating_add(self.settings.body_grace_ms);
                 let own = own.saturating_add(earned_ms).saturating_sub(self.forfeited_ms);
-                // Else a few fast megabytes would earn hours in which nothing comes.
+                // Otherwise a few fast megabytes would allow hours of silence.
                 let last = silent_from.saturating_add(self.settings.body_average_ms);
                 self.forfeited_ms += own.saturating_sub(last);
                 own.min(last)
             }
-            // No least rate: then silence is what ends it.
+            // Without a minimum rate, silence ends the body.
             None => silent_from.saturating_add(self.settings.idle_ms),
         };
         self.wait_until(deadline_ms.min(self.deadline_max_ms));
     }
 
-    /// Ends the connection then if no more has come.
+    /// Ends the connection at this time unless more was received.
     fn wait_until(&self, deadline_ms: u64) {
         self.deadline_ms.set(deadline_ms);
         set_body_deadline(self.conn, deadline_ms);
     }
 }
 
-/// `u64::MAX` is none.
+/// `u64::MAX`: no deadline.
 fn set_body_deadline(conn: &Conn, deadline_ms: u64) {
     match deadline_ms {
         u64::MAX => conn.timer().clear(),
@@ -389,8 +388,8 @@ fn set_body_deadline(conn: &Conn, deadline_ms: u64) {
     }
 }
 
-/// Decodes from the start of `input` and appends the payload to `sink`. Returns how many bytes
-/// belong to the body: all, unless it is complete.
+/// Decodes from the start of `input` and appends the payload to `sink`. Returns the number of bytes
+/// that belong to the body: all, unless it is complete.
 fn decode(decoder: &mut BodyDecoder, input: &[u8], sink: &mut Vec<u8>) -> Result<usize, Reject> {
     let mut at = 0;
     while at < input.len() && !decoder.is_done() {
@@ -407,22 +406,22 @@ pub struct ReplySink<'c> {
     conn: &'c Conn,
     context: &'c Rc<Context>,
     pace: Pace,
-    /// Taken from the worker when there is something to write: most of its time a request waits.
+    /// Taken from the worker when there is something to write: requests mostly wait.
     output: Output,
     owed: Owed<'c>,
     pub(crate) state: ReplyState,
     stage: &'c Cell<Stage>,
-    /// Of [`Shared`].
+    /// See [`Shared`].
     body_deadline_ms: &'c Cell<u64>,
     /// Whether closing the connection resets it.
     is_until_close: bool,
-    /// Of [`Shared`]: they are at the front of the output.
+    /// See [`Shared`]: they are at the front of the output.
     interim_bytes: &'c Cell<u64>,
 }
 
 impl ReplySink<'_> {
-    /// The reply's body will end with the connection (RFC 9112 6.3, 8): until it
-    /// is complete, whatever closes the connection resets it. Before anything is sent.
+    /// The end of the connection will delimit the reply's body (RFC 9112 6.3, 8): until the body is
+    /// complete, closing the connection resets it. Call it before anything is sent.
     pub fn end_by_close(&mut self) {
         assert!(self.stage.get() < Stage::Out, "the client knows how the body ends");
         self.state.keep_alive = false;
@@ -447,8 +446,8 @@ impl ReplySink<'_> {
         }
     }
 
-    /// Appends the whole head of an interim response (1xx), which precedes the reply and is no part
-    /// of it. Not for clients of HTTP/1.0, which do not know such (RFC 9110 15.2).
+    /// Appends the complete head of an interim response (1xx), which precedes the reply. Not for
+    /// clients of HTTP/1.0, which do not support them (RFC 9110 15.2).
     pub fn interim(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         assert_eq!(self.stage.get(), Stage::Silent, "an interim response precedes the reply");
         assert_eq!(self.state.version, Version::Http11, "the client knows interim responses");
@@ -472,18 +471,18 @@ impl ReplySink<'_> {
         &mut self.output
     }
 
-    /// Whether a reply was begun.
+    /// Whether a reply has begun.
     pub fn is_begun(&self) -> bool {
         let is_begun = self.stage.get() > Stage::Silent;
         assert_eq!(is_begun, self.state.summary.status != 0, "the status is the head's");
         is_begun
     }
 
-    /// Discards what was appended, so that another reply can be written. False: the client may have
-    /// received some of it.
+    /// Discards what was appended, so that another reply can be written. False: part of it may have
+    /// been sent to the client.
     pub fn take_back(&mut self) -> bool {
         match self.stage.get() {
-            // What is in the output precedes the reply.
+            // The output contains only what precedes the reply.
             Stage::Silent => return true,
             Stage::Head | Stage::Held if self.interim_bytes.get() == 0 => {}
             _ => return false,
@@ -497,7 +496,7 @@ impl ReplySink<'_> {
         true
     }
 
-    /// The client's version.
+    /// The client's HTTP version.
     pub fn version(&self) -> Version {
         self.state.version
     }
@@ -507,13 +506,13 @@ impl ReplySink<'_> {
         self.state.body_wanted
     }
 
-    /// Announces this many bytes to be appended, which count as load until they are sent. Bytes
-    /// appended without it count while they wait.
+    /// Announces that `bytes` will be appended, which count as load until they are sent. Bytes
+    /// appended without announcement count while they are queued.
     pub fn announce(&mut self, bytes: u64) {
         self.owed.announce(bytes);
     }
 
-    /// Bytes appended and not yet sent.
+    /// Number of bytes appended and not yet sent.
     pub fn queued_bytes(&self) -> u64 {
         self.output.len()
     }
@@ -526,12 +525,12 @@ impl ReplySink<'_> {
         bytes
     }
 
-    /// How fast the client must take it.
+    /// The minimum rate at which the client must take it.
     pub fn pace(&self) -> Pace {
         self.pace
     }
 
-    /// Sends what was appended; ready when all is in the kernel's hands.
+    /// Sends what was appended; ready when the kernel has taken all of it.
     pub fn poll_flush(&mut self, cx: &mut TaskContext<'_>) -> Poll<Result<(), ExchangeError>> {
         let queued = self.output.len();
         let stage = self.stage.get();
@@ -547,7 +546,7 @@ impl ReplySink<'_> {
         self.context.counters().add(Counter::SentBytes, taken);
         self.owed.paid(taken, self.output.len());
         if sent.is_ready() {
-            // What had to be taken was; what has to come may still.
+            // The client has taken the output, so the deadline of the body applies again.
             set_body_deadline(self.conn, self.body_deadline_ms.get());
         }
         sent.map_err(ExchangeError::from)

@@ -2,12 +2,12 @@
 //! unfinished requests, bytes that no socket has taken yet. However a connection ends, even by a
 //! panic, its share is removed from the gauges.
 //!
-//! Replies that are made from memory and taken by the socket at once are never counted here: they
-//! are complete before a gauge could be read.
+//! Replies that are made from memory and taken by the socket at once are not counted: they are
+//! complete before a gauge could be read.
 
 use skep_telemetry::{CoreCounters, CoreGauge, Counter};
 
-/// An open connection, as long as this lives.
+/// An open connection, while this exists.
 pub(crate) struct Open<'c> {
     counters: &'c CoreCounters,
     closed: Counter,
@@ -16,11 +16,12 @@ pub(crate) struct Open<'c> {
 impl<'c> Open<'c> {
     pub(crate) fn new(counters: &'c CoreCounters) -> Self {
         counters.gauge_inc(CoreGauge::ConnectionsOpen);
-        // What is dropped before it came to an end panicked, or its worker was stopped.
+        // A connection that is dropped before its end was recorded panicked, or its worker was
+        // stopped.
         Self { counters, closed: Counter::ClosedError }
     }
 
-    /// The connection ended, for the reason in `counter`.
+    /// Records the end of the connection, for the reason in `counter`.
     pub(crate) fn close(mut self, counter: Counter) {
         self.closed = counter;
     }
@@ -33,7 +34,7 @@ impl Drop for Open<'_> {
     }
 }
 
-/// A request whose reply is not finished, as long as this lives.
+/// A request whose reply is not complete, while this exists.
 pub(crate) struct Unfinished<'c>(&'c CoreCounters);
 
 impl<'c> Unfinished<'c> {
@@ -65,7 +66,7 @@ impl<'c> Owed<'c> {
         self.set(self.bytes.saturating_add(bytes));
     }
 
-    /// A socket took `bytes`; `left` bytes of those written remain.
+    /// Records that a socket took `bytes`, and that `left` bytes of those written remain.
     pub(crate) fn paid(&mut self, bytes: u64, left: u64) {
         self.set(self.bytes.saturating_sub(bytes).max(left));
     }

@@ -25,27 +25,27 @@ pub(crate) enum Stage {
     Silent,
     /// In its head.
     Head,
-    /// After its head. The kernel has none of it: it can be discarded.
+    /// After its head. The kernel has none of it, so it can be discarded.
     Held,
-    /// The kernel has some of it: the client may have seen that.
+    /// The kernel has part of it, which the client may have received.
     Out,
     /// The kernel has all of it.
     Complete,
 }
 
-/// The state of a reply, beside its bytes.
+/// The state of a reply, besides its bytes.
 pub(crate) struct ReplyState {
     pub(crate) summary: Summary,
     pub(crate) keep_alive: bool,
     pub(crate) version: Version,
-    /// HEAD: the head is all there is.
+    /// False for HEAD: only the head is sent.
     pub(crate) body_wanted: bool,
-    /// Whether the end of the head is worth a look at the clock: not of a reply that is there at once.
+    /// Whether to record the time of the head: not for a reply that is complete at once.
     pub(crate) times_head: bool,
 }
 
 impl ReplyState {
-    /// No reply to `request` is written yet.
+    /// The state before any reply to `request` is written.
     pub(crate) fn new(request: &RequestHead<'_, '_>, keep_alive: bool) -> Self {
         Self {
             summary: Summary::default(),
@@ -56,7 +56,7 @@ impl ReplyState {
         }
     }
 
-    /// The same for bytes that are not a valid request: it is the last reply.
+    /// The same for bytes that are not a valid request: the reply is the connection's last.
     pub(crate) fn refusal() -> Self {
         let summary = Summary::default();
         let version = Version::Http11;
@@ -102,13 +102,13 @@ impl<'o> Reply<'o> {
         self.state.body_wanted
     }
 
-    /// Whether the connection is to stay open after this reply.
+    /// Whether the connection stays open after this reply.
     pub fn keep_alive(&self) -> bool {
         self.state.keep_alive
     }
 
-    /// Makes this the connection's last reply. After the end of the head the client gets no
-    /// `Connection` field: the head itself must imply it, as that of a 101 does.
+    /// Makes this the connection's last reply. After the end of the head no `Connection` field is
+    /// sent: the head itself must imply the close, as that of a 101 does.
     pub fn close(&mut self) {
         self.state.keep_alive = false;
     }
@@ -122,7 +122,7 @@ impl<'o> Reply<'o> {
         });
     }
 
-    /// Begins a head with prepared bytes: status line and whole field lines.
+    /// Begins a head with prepared bytes: status line and complete field lines.
     pub fn prebuilt(&mut self, status: u16, lines: &[u8]) {
         self.begin(status);
         self.output.copy(lines);
@@ -145,21 +145,21 @@ impl<'o> Reply<'o> {
         });
     }
 
-    /// Appends whole field lines.
+    /// Appends complete field lines.
     pub fn lines(&mut self, lines: &[u8]) {
         self.assert_in_head();
         self.output.copy(lines);
     }
 
-    /// Ends the head: `Date`, `Connection` where the version needs it, CRLF.
+    /// Ends the head: `Date`, `Connection` if the version requires it, CRLF.
     pub fn end_head(&mut self) {
         let context = self.context;
         self.output.inline(|out| context.write_date(out));
         self.end_dated_head();
     }
 
-    /// The same for a head that has its own `Date`: it is from the server that made the reply, and
-    /// the age counts from it (RFC 9111 4.2.3).
+    /// The same for a head with its own `Date`: that is of the server that generated the reply, and
+    /// the age is relative to it (RFC 9111 4.2.3).
     pub fn end_dated_head(&mut self) {
         self.assert_in_head();
         self.stage.set(Stage::Held);
@@ -197,7 +197,7 @@ impl<'o> Reply<'o> {
         self.output.copy(bytes);
     }
 
-    /// Hands the output to `write`, which appends a whole head by itself.
+    /// Passes the output to `write`, which appends a complete head itself.
     pub fn foreign_head(&mut self, status: u16, write: impl FnOnce(&mut Vec<u8>, bool)) {
         self.begin(status);
         let keep_alive = self.state.keep_alive;
@@ -206,7 +206,7 @@ impl<'o> Reply<'o> {
         self.time_head();
     }
 
-    /// A whole reply whose body is `body`.
+    /// Writes a complete reply with `body`.
     pub fn whole(&mut self, status: u16, content_type: &str, body: &[u8]) {
         self.start(status);
         self.field("Content-Type", content_type.as_bytes());
@@ -215,7 +215,7 @@ impl<'o> Reply<'o> {
         self.body_copy(body);
     }
 
-    /// A whole reply that says only what `status` means.
+    /// Writes a complete reply with the reason phrase of `status` as its body.
     pub fn plain(&mut self, status: u16, extra_lines: &[u8]) {
         self.start(status);
         self.lines(extra_lines);
@@ -260,7 +260,7 @@ impl<'o> Reply<'o> {
         self.state.summary.body_bytes += bytes;
     }
 
-    /// Bytes where no body is allowed are read as the next reply (RFC 9112 6.3).
+    /// Bytes after a reply without a body would be read as the next reply (RFC 9112 6.3).
     fn assert_in_body(&self, bytes: u64) {
         let is_behind_head = matches!(self.stage.get(), Stage::Held | Stage::Out);
         assert!(is_behind_head, "a body stands behind a head, not at {:?}", self.stage.get());

@@ -3,35 +3,34 @@
 use skep_http::{BodyLimits, HeadLimits};
 use skep_serve::Pace;
 
-/// Bounds and timeouts of one process's connections. Milliseconds throughout.
+/// Limits and timeouts of one process's connections. All times are in milliseconds.
 #[derive(Clone, Debug)]
 pub struct EngineSettings {
     /// Bounds of a request head.
     pub head: HeadLimits,
     /// Bounds of a request body.
     pub body: BodyLimits,
-    /// From the first byte of a head to its last.
+    /// Time from the first byte of a head to its last.
     pub head_ms: u64,
-    /// Between two requests.
+    /// Time between two requests.
     pub idle_ms: u64,
     /// The minimum rate at which clients must take replies.
     pub pace: Pace,
-    /// The same where a client may be a proxy of the cluster, which applies `pace` to its own
-    /// clients.
+    /// The same if a client may be a proxy of the cluster, which applies `pace` to its own clients.
     pub pace_behind_proxy: Pace,
-    /// Age after which a connection takes no further request; 0 is no bound.
+    /// Age from which a connection accepts no further request; 0: no limit.
     pub lifetime_ms: u64,
-    /// Time before the rate of a request body counts.
+    /// Time before the rate of a request body is measured.
     pub body_grace_ms: u64,
-    /// Averaging time of the least rate of a request body.
+    /// Averaging time of the minimum rate of a request body.
     pub body_average_ms: u64,
-    /// Least rate of a request body, in bytes per second; 0 is no bound.
+    /// Minimum rate of a request body, in bytes per second; 0: no limit.
     pub body_min_bytes_per_s: u64,
-    /// Requests that one connection may carry; 0 is no bound.
+    /// Requests per connection; 0: no limit.
     pub requests_per_connection_max: u64,
     /// Bytes of replies that a connection gathers before it must send them.
     pub connection_bytes_max: u64,
-    /// Requests in work at once on one worker; beyond it: 503.
+    /// Concurrent slow requests on one worker; further ones get 503.
     pub slow_requests_max: usize,
     /// `Retry-After` of refusals, in seconds.
     pub retry_after_s: u32,

@@ -20,7 +20,7 @@ impl<H: Handler> Connection<'_, H> {
             unreachable!("only a request that takes time is answered slowly");
         };
         let rest = head.split_off(head_len);
-        // Its allocation had room for both, and the request may take long.
+        // Its allocation contained both parts, and the request may take long.
         head.shrink_to_fit();
         let next = match self.answer_slowly(&head, rest).await {
             Ok(rest) => State::behind_request(rest),
@@ -29,8 +29,8 @@ impl<H: Handler> Connection<'_, H> {
         self.enter(next);
     }
 
-    /// Answers the request of `head`, which `rest` follows. Returns the bytes that follow the
-    /// request, or the end of the connection.
+    /// Answers the request of `head`, which `rest` follows. Returns the bytes after the request, or
+    /// the end of the connection.
     async fn answer_slowly(&mut self, head: &[u8], rest: Vec<u8>) -> Result<Vec<u8>, End> {
         let began = Instant::now();
         let (conn, context) = (self.conn, &self.engine.context);
@@ -64,15 +64,15 @@ impl<H: Handler> Connection<'_, H> {
         self.reuse(exchange).await
     }
 
-    /// Returns the bytes that follow an answered request, so that the connection can be reused: its
-    /// body is read to the end first. `Err`: it can't be.
+    /// Returns the bytes after an answered request, so that the connection can be reused: the
+    /// request's body is read to its end first. `Err`: it cannot be reused.
     async fn reuse(&mut self, exchange: Exchange<'_>) -> Result<Vec<u8>, End> {
         let context = &self.engine.context;
         let Exchange { mut body, reply } = exchange;
         if !reply.state.keep_alive {
             return Err(End::after_reply(context));
         }
-        // It gives its output back.
+        // Returns its output buffer to the worker.
         drop(reply);
         if !body.is_done() {
             self.enter(State::Draining);
@@ -83,7 +83,7 @@ impl<H: Handler> Connection<'_, H> {
         Ok(body.take_rest())
     }
 
-    /// The handler failed: sends an error reply if no reply was begun.
+    /// Handles a failure of the handler: sends an error reply if no reply was begun.
     async fn exchange_failed(
         &self,
         request: &RequestHead<'_, '_>,
@@ -100,7 +100,7 @@ impl<H: Handler> Connection<'_, H> {
             ExchangeError::BodyCutShort => (400, End::CLIENT),
             ExchangeError::ReplyCutShort(_) => (502, End::ERROR),
         };
-        // A head that nobody has seen promised nothing yet.
+        // A head that was not sent has promised nothing yet.
         if status != 0 && exchange.reply.take_back() {
             if !matches!(error, ExchangeError::ReplyCutShort(_)) {
                 self.engine.context.counters().inc(rejected(status));
@@ -110,7 +110,7 @@ impl<H: Handler> Connection<'_, H> {
             reply.close();
             reply.plain(status, b"");
             let _ = exchange.reply.flush().await;
-            // A reset for what the client still sends would take this away from it.
+            // A reset in reply to data that the client still sends would discard the error reply.
             end.linger = true;
         }
         let is_ours = matches!(error, ExchangeError::ReplyCutShort(_));

@@ -1,4 +1,4 @@
-//! The state of a client connection: one at a time, which owns all received bytes that the
+//! The state of a client connection: exactly one at any time, which owns all received bytes that the
 //! connection stores.
 //!
 //! ```text
@@ -19,30 +19,30 @@ use crate::handler::Destination;
 
 /// The state of a connection.
 pub(crate) enum State {
-    /// It was accepted, and nothing came yet.
+    /// It was accepted, and nothing was received yet.
     New,
-    /// Waits for a request, of which nothing came yet. Holds no memory.
+    /// Waits for a request, of which nothing was received. Holds no memory.
     Resting,
     /// Waits for the rest of a head.
     HalfHead {
-        /// Of which request of the connection, from 0.
+        /// Index of the request on the connection, from 0.
         number: u64,
-        /// The beginning: at least a byte.
+        /// The beginning of the head: at least one byte.
         received: Vec<u8>,
         scanner: HeadScanner,
     },
-    /// Resumes with received bytes (perhaps none) that follow a request and were not parsed yet. It
+    /// Continues with received bytes (possibly none) that follow a request and were not parsed yet. It
     /// waits for no peer, so no deadline is in force.
     Pipelined(Vec<u8>),
-    /// A slow request: its head, of this length, begins `received`. It is processed once the
-    /// replies before it are sent.
+    /// A slow request: `received` begins with its head, of this length. It is processed once the
+    /// replies before it were sent.
     Slow { received: Vec<u8>, head_len: usize },
-    /// The head of a request, of this length, begins `received`, and another node should answer it; or
-    /// nothing has come, and another node should have the connection. The handler hands it off.
+    /// Another node should answer the request with whose head, of this length, `received` begins; or
+    /// nothing was received, and another node should have the connection. The handler hands it off.
     Departing { received: Vec<u8>, head_len: usize, to: Destination },
     /// The handler answers it. The exchange owns the bytes of its body, and those that follow.
     Answering,
-    /// It was answered, and the rest of its body is read and discarded.
+    /// It was answered, and the rest of its body is being read and discarded.
     Draining,
     /// Nothing is parsed any more: queued output is sent, then the connection ends.
     Closing(End),
@@ -54,7 +54,7 @@ impl State {
         if rest.is_empty() { Self::Resting } else { Self::Pipelined(rest) }
     }
 
-    /// The request whose head is awaited, by its number.
+    /// The index of the request whose head is awaited.
     pub(crate) fn awaited_head(&self) -> Option<u64> {
         match self {
             Self::New => Some(0),
@@ -82,7 +82,7 @@ impl State {
             Self::Draining => {
                 matches!(next, Self::Resting | Self::Pipelined(_) | Self::Closing(_))
             }
-            // A send that fails may change why it ends.
+            // A failed send may change the reason of the end.
             Self::Closing(_) => matches!(next, Self::Closing(_)),
         }
     }
@@ -90,7 +90,7 @@ impl State {
     /// The invariants of the data in this state.
     pub(crate) fn is_sound(&self) -> bool {
         match self {
-            // Without a byte it would be at rest, and a late head be told of.
+            // Without a byte it would be resting, and a late head would get an error reply.
             Self::HalfHead { received, .. } => !received.is_empty(),
             Self::Slow { received, head_len } => (1..=received.len()).contains(head_len),
             Self::Departing { received, head_len, .. } => {
@@ -101,7 +101,7 @@ impl State {
     }
 }
 
-/// Omits what clients sent: it may be secret, and logs are read by others.
+/// Omits data sent by clients: it may be secret, and other people read logs.
 impl fmt::Debug for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

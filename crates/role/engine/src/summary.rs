@@ -10,17 +10,17 @@ use skep_telemetry::CacheResult;
 pub struct Summary {
     /// Status; 0 while no reply was begun.
     pub status: u16,
-    /// Bytes of the body that were put into the output.
+    /// Bytes of the body that were written to the output.
     pub body_bytes: u64,
     pub cache: CacheResult,
     /// The node that answered, if not this one.
     pub node: Option<Arc<str>>,
-    /// Waiting for a node, in microseconds.
+    /// Time waited for a node, in microseconds.
     pub queue_us: u64,
-    /// Connecting to the node, in microseconds.
+    /// Time to connect to the node, in microseconds.
     pub connect_us: u64,
-    /// From sending to the node until its first byte, in microseconds.
+    /// Time from sending to the node until its first byte, in microseconds.
     pub first_byte_us: u64,
-    /// When the head was complete, of a reply that took time.
+    /// Time at which the head was complete, for a reply that took time.
     pub head_at: Option<Instant>,
 }

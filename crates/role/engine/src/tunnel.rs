@@ -11,14 +11,14 @@ use crate::limits::TUNNEL_BYTES_MAX;
 #[derive(Clone, Copy)]
 pub struct TunnelEnd<'c> {
     pub conn: &'c Conn,
-    /// How fast it must take what the other side sends.
+    /// The minimum rate at which it must take the other side's data.
     pub pace: Pace,
 }
 
-/// Copies between `a` and `b` until both directions ended or one failed.
-/// `from_a` and `from_b` were read already and go first. The tunnel ends if neither side sends
-/// anything for `idle_ms` (0 waits for ever), and if one does not take at its pace what there is for it.
-/// Returns the bytes that went from `a` to `b` and from `b` to `a`.
+/// Copies between `a` and `b` until both directions have ended or one has failed. `from_a` and `from_b`
+/// were read already and are sent first. The tunnel ends if neither side sends anything for `idle_ms`
+/// (0: no limit), and if a side takes its data more slowly than its pace requires. Returns the number of
+/// bytes from `a` to `b` and from `b` to `a`.
 pub async fn tunnel(
     a: TunnelEnd<'_>,
     b: TunnelEnd<'_>,
@@ -38,7 +38,7 @@ pub async fn tunnel(
         }
         let now = (there.bytes + back.bytes, there.is_full(), back.is_full());
         if seen.replace(now) != Some(now) {
-            // Who has something to take has the deadline of its pace.
+            // A side with queued data has the deadline of its pace.
             for (conn, is_full) in [(a.conn, back.is_full()), (b.conn, there.is_full())] {
                 if !is_full {
                     rearm(conn, idle_ms);
@@ -85,7 +85,7 @@ impl<'c> Direction<'c> {
             let TunnelEnd { conn: to, pace } = self.to;
             ready!(to.poll_send_paced(cx, &mut self.output, &pace))?;
             if self.finished_reading {
-                // The other side may have gone already; its error says so.
+                // The other side may have closed already; its error reports that.
                 let _ = to.finish_sending();
                 self.done = true;
                 break;

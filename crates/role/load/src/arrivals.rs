@@ -1,5 +1,5 @@
-//! Arrivals of an open loop: planned ahead, and waited for by a thread of their own, since the timer of the runtime has
-//! milliseconds.
+//! Arrivals of an open loop: planned in advance, and timed by a separate thread, since the runtime's timer
+//! has a resolution of milliseconds.
 
 use std::io;
 use std::thread;
@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 
 use crate::limits::ARRIVALS_PENDING_MAX;
 
-/// The times of all arrivals, in microseconds since the beginning: Poisson's.
+/// The times of all arrivals, in microseconds since the beginning: a Poisson process.
 pub(crate) struct Arrivals {
     rng: Rng,
     gap_us: f64,
@@ -32,7 +32,7 @@ impl Iterator for Arrivals {
     }
 }
 
-/// An arrival whose time has come.
+/// An arrival that is due.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrival {
     /// Its number in the plan.
@@ -41,7 +41,7 @@ pub(crate) struct Arrival {
     pub(crate) at_us: u64,
 }
 
-/// Tells arrivals when their time has come; while nobody takes them, they wait, and keep their planned times.
+/// Sends arrivals when they are due; while the receiver is busy they wait, and keep their planned times.
 pub(crate) fn begin_arrivals(
     planned: impl Iterator<Item = Arrival> + Send + 'static,
     begin: Instant,

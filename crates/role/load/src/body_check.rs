@@ -1,17 +1,17 @@
-//! Checks a body while it comes.
+//! Checks a body while it is received.
 
 use sha2::{Digest, Sha256};
 use skep_workload::Pattern;
 
 use crate::failure::RequestFailure;
 
-/// What a body must be.
+/// The expected body.
 pub(crate) enum BodyCheck {
     /// The bytes of a file.
     File { pattern: Pattern, bytes: u64, seen: u64 },
-    /// Whatever it is, its hash tells it from others.
+    /// Any bytes; the hash identifies them.
     Hashed { hash: Sha256, seen: u64 },
-    /// Nothing: what it should be is not known.
+    /// Not checked: the expected body is unknown.
     Unknown,
 }
 
@@ -24,7 +24,7 @@ impl BodyCheck {
         Self::Hashed { hash: Sha256::new(), seen: 0 }
     }
 
-    /// Takes the next bytes.
+    /// Checks the next bytes.
     pub(crate) fn take(&mut self, data: &[u8]) -> Result<(), RequestFailure> {
         let (Self::File { seen, .. } | Self::Hashed { seen, .. }) = self else { return Ok(()) };
         let at = *seen;
@@ -47,7 +47,7 @@ impl BodyCheck {
         }
     }
 
-    /// The body has ended: its hash, where that is what it has.
+    /// Ends the check; returns the hash of a hashed body.
     pub(crate) fn end(self) -> Result<Option<[u8; 32]>, RequestFailure> {
         match self {
             Self::File { bytes, seen, .. } if seen < bytes => {

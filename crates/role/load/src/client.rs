@@ -1,4 +1,4 @@
-//! One client: its connections, one for each server that it was led to, and its requests.
+//! One client: its connections, one for each server to which it was redirected, and its requests.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -28,19 +28,19 @@ use crate::limits::{
 };
 use crate::tally::Answer;
 
-/// What the clients of a process have in common.
+/// Settings and state shared by the clients of a process.
 pub(crate) struct ClientSettings {
     pub(crate) is_http10: bool,
     pub(crate) per_connection: u64,
     pub(crate) timeout_ms: u64,
-    /// Addresses that names have led to: looked up once.
+    /// Cache of look-ups of host names.
     pub(crate) addresses: RefCell<HashMap<String, Vec<SocketAddr>>>,
     pub(crate) counts: RefCell<ConnectionCounts>,
-    /// Told of each piece of a body.
+    /// Called for each piece of a body.
     pub(crate) received: Box<dyn Fn(u64)>,
 }
 
-/// Connections that were made, and kept ones that were found closed.
+/// Connections that were opened, and kept ones that were found closed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ConnectionCounts {
     pub(crate) made: u64,
@@ -50,7 +50,7 @@ pub(crate) struct ConnectionCounts {
 /// A client.
 pub(crate) struct LoadClient {
     settings: Rc<ClientSettings>,
-    /// The one used last is the last.
+    /// The most recently used connection is last.
     kept: Vec<(String, Connection)>,
 }
 
@@ -66,7 +66,7 @@ impl Drop for Connection {
     }
 }
 
-/// What a hop has come to.
+/// The result of a hop.
 enum Hop {
     Redirect(String),
     End(Answer, Option<[u8; 32]>),
@@ -77,8 +77,8 @@ impl LoadClient {
         Self { settings, kept: Vec::new() }
     }
 
-    /// One request, whose latency counts from `from`; `check` makes what the body is checked by. The hash is that of bodies
-    /// that are hashed.
+    /// Sends one request, whose latency is measured from `from`; `check` creates the check of the body.
+    /// Returns the hash of a body that is hashed.
     pub(crate) async fn request(
         &mut self,
         (url, form): (&ProbeUrl, &RequestForm),
@@ -119,7 +119,7 @@ impl LoadClient {
         }
     }
 
-    /// Asks one server; a kept connection that is found closed is replaced once.
+    /// Sends the request to one server; a kept connection that is found closed is replaced once.
     async fn hop(
         &mut self,
         (at, form): (&ProbeUrl, &RequestForm),
@@ -162,7 +162,7 @@ impl LoadClient {
             None => {
                 let addresses = look_up(at).await?;
                 let mut all = self.settings.addresses.borrow_mut();
-                // A server may lead to ever more names.
+                // A server could redirect to an unbounded number of names.
                 if all.len() >= ADDRESSES_MAX {
                     all.clear();
                 }
@@ -181,7 +181,7 @@ impl LoadClient {
     }
 
     async fn shake_hands(&self, stream: TcpStream) -> Result<Connection, RequestFailure> {
-        // Without it the request would still be one packet; a refusal changes nothing.
+        // Without it the request would still be one packet, so a failure changes nothing.
         let _ = stream.set_nodelay(true);
         self.settings.counts.borrow_mut().made += 1;
         let mut client = http1::Builder::new();
@@ -206,7 +206,7 @@ impl LoadClient {
         connection.sender.send_request(request).await.map_err(failed)
     }
 
-    /// Reads a response to its end, and keeps the connection if there is another request for it.
+    /// Reads a response to its end, and keeps the connection if another request may use it.
     async fn read(
         &mut self,
         connection: Connection,

@@ -8,14 +8,14 @@ use skep_workload::Workload;
 
 use crate::limits::{CHUNK_BYTES, ROOM_LEFT_PERCENT};
 
-/// Files that were written.
+/// The files written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WrittenData {
     pub files: u64,
     pub bytes: u64,
 }
 
-/// The files are not there.
+/// The files could not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum DataError {
     /// Nothing was written.
@@ -23,9 +23,9 @@ pub enum DataError {
     NoRoom {
         folder: PathBuf,
         files: u64,
-        /// Of the files themselves.
+        /// Size of the files themselves.
         bytes: u64,
-        /// In whole blocks.
+        /// Size in whole blocks.
         needed: u64,
         free: u64,
         inodes: u64,
@@ -38,13 +38,14 @@ pub enum DataError {
     Unwritable { path: PathBuf, error: io::Error },
 }
 
-/// Marks a folder as ours.
+/// Marks a folder as created by this program.
 const MARK: &str = ".skep-bench";
 
-/// Writes all files of a workload below `folder`; `progress` is told the bytes so far.
+/// Writes all files of a workload below `folder`; `progress` is called with the number of bytes so far.
 ///
 /// # Errors
-/// There is no room, which is found before anything is written; the folder has other files; it cannot be written to.
+/// There is no room, which is determined before anything is written; the folder contains other files; or it
+/// cannot be written to.
 pub fn write_data(
     workload: &Workload,
     folder: &Path,
@@ -95,7 +96,7 @@ fn check_folder(folder: &Path) -> Result<(), DataError> {
     }
 }
 
-/// Compares with the file system that `folder` is on, or will be.
+/// Checks the room on the file system that contains `folder`, or will contain it.
 fn check_room(workload: &Workload, folder: &Path) -> Result<(), DataError> {
     let absolute = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
     let there = absolute.ancestors().find(|it| it.exists()).unwrap_or(Path::new("/"));
@@ -106,7 +107,7 @@ fn check_room(workload: &Workload, folder: &Path) -> Result<(), DataError> {
     let free = stat.f_bavail.saturating_mul(block);
     let files = workload.sizes().len() as u64;
     let left = stat.f_blocks.saturating_mul(block) / 100 * ROOM_LEFT_PERCENT;
-    // File systems without inodes say 0 of 0.
+    // File systems without inodes report 0 of 0.
     let has_inodes = stat.f_files == 0 || stat.f_favail >= files;
     if needed.saturating_add(left) <= free && has_inodes {
         return Ok(());

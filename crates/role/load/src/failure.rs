@@ -1,4 +1,4 @@
-//! Why a request has no right answer.
+//! Why a request did not get a correct response.
 
 use std::io::{self, ErrorKind};
 
@@ -6,7 +6,7 @@ use skep_probe::{clean, io_kind};
 
 use crate::limits::REDIRECTS_MAX;
 
-/// Why a request has no right answer.
+/// Why a request did not get a correct response.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum RequestFailure {
     #[error("DNS: {0}")]
@@ -40,7 +40,7 @@ pub(crate) enum RequestFailure {
 }
 
 impl RequestFailure {
-    /// One word, to count by.
+    /// The kind as one word, by which failures are counted.
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::Lookup(_) => "dns",
@@ -66,7 +66,7 @@ impl RequestFailure {
         }
     }
 
-    /// Of an exchange; `body_bytes`: of the body until then, once there is a head.
+    /// The failure of an exchange; `body_bytes`: bytes of the body received, once there is a head.
     pub(crate) fn of_exchange(error: &hyper::Error, body_bytes: Option<u64>) -> Self {
         let kind = io_kind(error);
         let is_end = error.is_incomplete_message()

@@ -1,4 +1,4 @@
-//! What a request asks for beside its URL, and which answer is right.
+//! The parts of a request besides its URL, and the expected response.
 
 use hyper::header::{HeaderName, IF_NONE_MATCH, RANGE};
 use skep_workload::LoggedRequest;
@@ -7,16 +7,17 @@ use skep_workload::LoggedRequest;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RequestForm {
     pub(crate) is_head: bool,
-    /// A field that it has beside the usual ones.
+    /// A field in addition to the usual ones.
     pub(crate) field: Option<(HeaderName, String)>,
-    /// A status that is right beside those from 200 to 299. If it is one of a redirect, that is not followed: the client's
-    /// next request is another line of the log.
+    /// A status that is correct in addition to 200 to 299. If it is a redirect it is not followed: the
+    /// client's next request is another line of the log.
     pub(crate) status: Option<u16>,
 }
 
 impl RequestForm {
-    /// So that the answer is like the logged one. A log says neither ranges nor conditions: a part (206) becomes as many of the
-    /// first bytes, and what had not been modified (304) is asked for on the condition that it does not exist.
+    /// The form for which the response resembles the logged one. A log contains neither ranges nor
+    /// conditions: for a part (206) that number of bytes is requested from the beginning, and for 304 the
+    /// condition is that the object does not exist.
     pub(crate) fn as_logged(request: &LoggedRequest) -> Self {
         let field = match (request.status, request.bytes) {
             (206, bytes @ 1..) => Some((RANGE, format!("bytes=0-{}", bytes - 1))),

@@ -1,4 +1,4 @@
-//! The load generator: writes the files of a workload, asks a site for them, and checks every body.
+//! The load generator: writes the files of a workload, requests them from a site, and checks every body.
 //!
 //! ```text
 //!   data.rs      files of a workload into a folder, if there is room
@@ -11,9 +11,10 @@
 //!   report.rs, plot.rs     JSON and a figure
 //! ```
 //!
-//! Invariants: an open loop's latency counts from the time that was planned, however late the request began; a request
-//! counts if it was to begin within the measured window, and each that counts has a latency or is a failure; the same
-//! seed asks for the same objects, over however many processes the load is spread. The schedule goes by the monotonic clock.
+//! Invariants: the latency of an open loop is measured from the planned time, however late the request began;
+//! a request counts if it was planned to begin within the measured window, and each one that counts has a
+//! latency or is a failure; the same seed requests the same objects, over however many processes the load is
+//! spread. The schedule follows the monotonic clock.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! What a load is to do.
+//! The plan of a load.
 
 use std::sync::Arc;
 
@@ -8,70 +8,71 @@ use skep_workload::{ClientRamp, LogTrace, Workload};
 /// A load.
 #[derive(Clone, Debug)]
 pub struct LoadPlan {
-    /// The site: `http`. Paths of a workload begin behind its path.
+    /// The site, by `http`. Paths of a workload are appended to its path.
     pub url: ProbeUrl,
     pub subject: LoadSubject,
     pub pace: LoadPace,
-    /// Clients of the closed loop, or connections at a time of the open one, at most.
+    /// Clients of the closed loop, or concurrent connections of the open one, at most.
     pub clients: u32,
     pub is_http10: bool,
-    /// Requests on a connection, at most.
+    /// Requests on one connection, at most.
     pub per_connection: u64,
-    /// Time for a request, with its connection and redirects, in milliseconds.
+    /// Time limit of a request, including its connection and redirects, in milliseconds.
     pub timeout_ms: u64,
-    /// No request begins after it, in milliseconds.
+    /// Time after which no request begins, in milliseconds.
     pub duration_ms: u64,
-    /// What is not measured at the beginning, and at the end, in milliseconds.
+    /// Times at the beginning and at the end that are not measured, in milliseconds.
     pub warm_up_ms: u64,
     pub cool_down_ms: u64,
-    /// Requests in all, at most.
+    /// Total number of requests, at most.
     pub requests_max: Option<u64>,
     pub seed: u64,
-    /// The part of this process.
+    /// The share of this process.
     pub share: ProcessShare,
 }
 
-/// What is asked for.
+/// The objects that are requested.
 #[derive(Clone, Debug)]
 pub enum LoadSubject {
-    /// Files of a workload, each body compared with what it must be.
+    /// Files of a workload; each body is compared with its expected contents.
     Files(Workload),
-    /// The URL itself; with `has_same_bodies`, each body must be the first one, by its hash.
+    /// The URL itself; with `has_same_bodies`, each body must have the same hash as the first one.
     Page { has_same_bodies: bool },
-    /// What an access log says, with answers like the logged ones; bodies are not compared.
+    /// The requests of an access log, with responses like the logged ones; bodies are not compared.
     Log(Arc<LogTrace>),
 }
 
 /// When requests begin.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum LoadPace {
-    /// Each client asks again when it has its answer, after a pause of this mean (exponential), in milliseconds.
+    /// Each client sends its next request after a response and a pause with this mean (exponential), in
+    /// milliseconds.
     Closed { think_ms: u64, ramp: Option<ClientRamp> },
-    /// At planned times (Poisson), so many a second in the mean, whatever becomes of the requests.
+    /// At planned times (Poisson) with this mean rate per second, independent of responses.
     Open { per_second: f64 },
-    /// At the times of the log, so many times as fast, whatever becomes of the requests.
+    /// At the times of the log, sped up by this factor, independent of responses.
     Logged { speed: f64 },
 }
 
 /// One of several processes that share a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProcessShare {
-    /// From 0.
+    /// Index from 0.
     pub index: u32,
-    /// Not 0.
+    /// Number of processes, not 0.
     pub processes: u32,
 }
 
 impl ProcessShare {
-    /// The only one.
+    /// The only process.
     pub const WHOLE: Self = Self { index: 0, processes: 1 };
 
-    /// Whether this process has the thing of that number.
+    /// Whether the item with this number belongs to this process.
     pub(crate) fn has(self, number: u64) -> bool {
         number % u64::from(self.processes) == u64::from(self.index)
     }
 
-    /// How many of so many things it has.
+    /// The number of items of `count` that belong to this process.
     pub(crate) fn of(self, count: u64) -> u64 {
         let (index, processes) = (u64::from(self.index), u64::from(self.processes));
         count / processes + u64::from(index < count % processes)
@@ -79,7 +80,7 @@ impl ProcessShare {
 }
 
 impl LoadPlan {
-    /// The window that is measured, in microseconds since the beginning.
+    /// The measured window, in microseconds since the beginning.
     pub(crate) fn window_us(&self) -> std::ops::Range<u64> {
         self.warm_up_ms * 1_000..self.duration_ms.saturating_sub(self.cool_down_ms) * 1_000
     }

@@ -1,4 +1,4 @@
-//! A figure of a load: latency by percentile, and throughput over time.
+//! A plot of a load: latency by percentile, and throughput over time.
 
 use plotters::coord::Shift;
 use plotters::prelude::*;
@@ -11,27 +11,27 @@ const SIZE: (u32, u32) = (760, 340);
 
 const FONT: (&str, u32) = ("sans-serif", 14);
 
-/// Okabe and Ito's colours, which people tell apart.
+/// Okabe and Ito's palette, which is distinguishable with colour blindness.
 const BLUE: RGBColor = RGBColor(0, 114, 178);
 const ORANGE: RGBColor = RGBColor(213, 94, 0);
 
-/// Points of a curve of percentiles, for each power of ten.
+/// Points of a percentile curve for each power of ten.
 const POINTS: u32 = 20;
 
-/// Nines of the rarest percentile that is drawn.
+/// Number of nines of the rarest percentile that is drawn.
 const NINES: u32 = 5;
 
-/// The figure cannot be drawn: what the library says.
+/// The plot cannot be drawn; with the library's message.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot draw the figure: {0}")]
 pub struct LoadPlotError(String);
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
-/// Draws a figure as SVG.
+/// Draws the plot as SVG.
 ///
 /// # Errors
-/// The library cannot.
+/// The library fails.
 pub fn plot_load(report: &BenchReport) -> Result<String, LoadPlotError> {
     let mut text = String::new();
     draw(report, &mut text).map_err(|error| LoadPlotError(error.to_string()))?;
@@ -83,7 +83,7 @@ fn draw_latencies(report: &BenchReport, area: &Area<'_>) -> Result<(), Box<dyn s
     Ok(())
 }
 
-/// By nines: 1 is the 90th percentile, 2 the 99th. None beyond the last value.
+/// Points by number of nines: 1 is the 90th percentile, 2 the 99th. None beyond the last value.
 fn points(times: &LatencyTimes) -> impl Iterator<Item = (f64, f64)> {
     let count = times.count() as f64;
     let nines = (0..=NINES * POINTS).map(|at| f64::from(at) / f64::from(POINTS));

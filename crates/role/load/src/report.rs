@@ -1,32 +1,32 @@
-//! What came of a load, for programs.
+//! The result of a load in the form for programs.
 
 use serde_json::{Value, json};
 
 use crate::tally::{LatencyTimes, LoadTally};
 
-/// What came of a load.
+/// The result of a load.
 #[derive(Clone, Debug)]
 pub struct BenchReport {
     /// Name of the workload.
     pub workload: String,
     pub url: String,
-    /// How requests came, in words.
+    /// The pace of the requests, as text.
     pub pace: String,
     pub tally: LoadTally,
 }
 
 impl BenchReport {
-    /// Right answers in a second of the window.
+    /// Correct responses per second of the window.
     pub fn per_second(&self) -> f64 {
         self.tally.succeeded as f64 * 1e3 / self.tally.measured_ms.max(1) as f64
     }
 
-    /// Bytes of them.
+    /// Bytes of these per second.
     pub fn bytes_per_second(&self) -> f64 {
         self.tally.bytes as f64 * 1e3 / self.tally.measured_ms.max(1) as f64
     }
 
-    /// As JSON.
+    /// The result as JSON.
     pub fn to_json(&self) -> Value {
         let tally = &self.tally;
         json!({

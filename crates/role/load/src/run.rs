@@ -1,4 +1,4 @@
-//! A load from its beginning to its end, on one thread.
+//! Runs a load from beginning to end, on one thread.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -25,35 +25,35 @@ use crate::tally::{Answer, LoadTally};
 /// A load cannot be run.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// The system does not let it.
+    /// An error of the system.
     #[error("cannot run the load: {0}")]
     System(#[from] io::Error),
-    /// The first request, before the load, has no right answer.
+    /// The first request, before the load, did not get a correct response.
     #[error("{url}: {failure}{hint}")]
     Target {
-        /// What was asked for.
+        /// The URL requested.
         url: String,
-        /// What came.
+        /// What was received.
         failure: String,
         /// What to do about it.
         hint: String,
     },
 }
 
-/// How far a load is.
+/// The progress of a load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LoadProgress {
     pub elapsed_ms: u64,
-    /// Answers, warm-up included.
+    /// Correct responses, including the warm-up.
     pub succeeded: u64,
     pub failed: u64,
     pub bytes: u64,
 }
 
-/// Asks once for what the load is about, so that a target that is down or has other files is told at once.
+/// Sends one request of the load, so that a target that is down or has other files is reported at once.
 ///
 /// # Errors
-/// There is no right answer.
+/// The response is not correct.
 pub async fn check_target(plan: &LoadPlan) -> Result<(), LoadError> {
     LocalSet::new()
         .run_until(async {
@@ -64,7 +64,7 @@ pub async fn check_target(plan: &LoadPlan) -> Result<(), LoadError> {
             let form = load.form(object);
             let asked = client.request((&url, &form), Instant::now(), || load.check(object)).await;
             match (asked, &plan.subject) {
-                // What was there when the log was written may be gone since.
+                // The object may have been removed since the log was written.
                 (Err(RequestFailure::Status(_)), LoadSubject::Log(_)) | (Ok(_), _) => Ok(()),
                 (Err(failure), _) => Err(load.target_error(&url, &failure)),
             }
@@ -72,11 +72,11 @@ pub async fn check_target(plan: &LoadPlan) -> Result<(), LoadError> {
         .await
 }
 
-/// Runs a load until its end, or until `stop`; requests in progress then count for nothing. `progress` is called while it
-/// goes on.
+/// Runs a load until its end, or until `stop`; requests then in progress are not counted. `progress` is
+/// called during the run.
 ///
 /// # Errors
-/// The system does not let it; what the target answers is no error.
+/// An error of the system; errors of the target are results.
 pub async fn run_load(
     plan: &LoadPlan,
     stop: impl Future<Output = ()>,
@@ -110,11 +110,11 @@ struct Load {
     settings: Rc<ClientSettings>,
     begin: Instant,
     tally: Rc<RefCell<LoadTally>>,
-    /// Requests that may still begin.
+    /// Number of requests that may still begin.
     left: RefCell<u64>,
     /// The hash of the first body.
     first_hash: RefCell<Option<[u8; 32]>>,
-    /// Paths of files, made when they are first asked for.
+    /// URLs of files, created when first requested.
     urls: RefCell<HashMap<usize, ProbeUrl>>,
 }
 
@@ -174,7 +174,7 @@ impl Load {
         join_all(clients).await;
     }
 
-    /// A client of the closed loop.
+    /// Runs a client of the closed loop.
     async fn client(self: Rc<Self>, number: u32) {
         let LoadPace::Closed { think_ms, ramp } = self.plan.pace else { return };
         let duration_ms = self.plan.duration_ms;
@@ -196,7 +196,8 @@ impl Load {
         }
     }
 
-    /// Arrivals at planned times. While all connections are busy they wait, and their latencies count from the plan.
+    /// Sends requests at planned times. While all connections are busy, arrivals wait, and latencies are
+    /// measured from the planned times.
     async fn play_open(
         self: Rc<Self>,
         times_us: impl Iterator<Item = u64> + Send + 'static,
@@ -235,7 +236,7 @@ impl Load {
         Ok(())
     }
 
-    /// One request and what came of it; whether it was right.
+    /// Sends one request and counts its result; returns whether it was correct.
     async fn request(&self, client: &mut LoadClient, object: usize, from: Instant) -> bool {
         let url = match self.url(object) {
             Ok(url) => url,
@@ -295,7 +296,7 @@ impl Load {
         }
     }
 
-    /// What the arrival of that number asks for; of a log that is its request of that number.
+    /// The object requested by the arrival with this number; for a log, its request with that number.
     fn planned(&self, number: u64) -> usize {
         match &self.plan.subject {
             LoadSubject::Log(_) => number as usize,
@@ -303,7 +304,7 @@ impl Load {
         }
     }
 
-    /// The object that a first request costs least for.
+    /// The object whose request costs the least.
     fn smallest(&self) -> usize {
         match &self.plan.subject {
             LoadSubject::Files(workload) => {
@@ -336,7 +337,8 @@ impl Load {
         Ok(url)
     }
 
-    /// At this site whatever the path: one that begins with two slashes leads nowhere else.
+    /// The URL at this site, whatever the path: a path that begins with two slashes must not lead to another
+    /// host.
     fn logged_url(&self, path: &str) -> Result<ProbeUrl, LoadError> {
         let (authority, folder) = (self.plan.url.authority(), self.plan.url.path());
         let url = format!("http://{authority}{}{path}", folder.trim_end_matches('/'));

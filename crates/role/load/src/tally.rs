@@ -1,4 +1,4 @@
-//! What is counted of a load, over its clients and its processes.
+//! The counts of a load, over its clients and its processes.
 
 use std::collections::BTreeMap;
 
@@ -9,37 +9,37 @@ use skep_probe::clean;
 use crate::failure::RequestFailure;
 use crate::limits::{EXAMPLES_MAX, LATE_US};
 
-/// What came of a load, or of a part of it.
+/// The result of a load, or of a part of it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct LoadTally {
-    /// Right answers to requests of the measured window.
+    /// Correct responses to requests of the measured window.
     pub succeeded: u64,
-    /// Others, by kind.
+    /// Failures, by kind.
     pub failures: BTreeMap<String, u64>,
-    /// The first ones, in words.
+    /// Descriptions of the first failures.
     pub examples: Vec<String>,
-    /// Of bodies of right answers.
+    /// Bytes of bodies of correct responses.
     pub bytes: u64,
     /// Redirects that were followed for them.
     pub redirects: u64,
-    /// Right answers that set a cookie: of sessions that began.
+    /// Correct responses that set a cookie, that is, began a session.
     pub cookies_set: u64,
-    /// Connections that were made, over the whole run, and kept ones that were found closed and replaced.
+    /// Connections opened over the whole run, and kept ones that were found closed and replaced.
     pub connections: u64,
     pub reopened: u64,
     /// Planned requests that began more than a millisecond late.
     pub late: u64,
     /// Length of the window, in milliseconds.
     pub measured_ms: u64,
-    /// From the beginning of a request, planned or not, to the end of the body.
+    /// Time from the beginning of a request, planned or not, to the end of the body.
     pub total_us: LatencyTimes,
-    /// The same to the response's head.
+    /// The same up to the response's head.
     pub first_byte_us: LatencyTimes,
-    /// How late planned requests began.
+    /// Delay with which planned requests began.
     pub late_us: LatencyTimes,
-    /// Of the whole run, warm-up included, by when answers ended.
+    /// Seconds of the whole run, including the warm-up, by the end of the responses.
     pub seconds: Vec<SecondTally>,
-    /// Whether it was ended before its time.
+    /// Whether it was stopped early.
     pub is_stopped: bool,
 }
 
@@ -51,11 +51,11 @@ pub struct SecondTally {
     pub bytes: u64,
 }
 
-/// LatencyTimes in microseconds; between processes they go as values with their counts.
+/// Latencies in microseconds; passed between processes as values with their counts.
 #[derive(Clone, Debug)]
 pub struct LatencyTimes(pub(crate) Histogram<u64>);
 
-/// A right answer.
+/// A correct response.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Answer {
     pub(crate) bytes: u64,
@@ -66,7 +66,7 @@ pub(crate) struct Answer {
 }
 
 impl LoadTally {
-    /// All requests that count.
+    /// Number of all requests that count.
     pub fn requests(&self) -> u64 {
         self.succeeded + self.failed()
     }
@@ -75,7 +75,7 @@ impl LoadTally {
         self.failures.values().sum()
     }
 
-    /// Of these, bodies that are not what they must be.
+    /// Failures whose body differs from the expected one.
     pub fn wrong_bodies(&self) -> u64 {
         self.failures.get("wrong-body").copied().unwrap_or(0)
     }
@@ -109,7 +109,7 @@ impl LoadTally {
         &mut self.seconds[second]
     }
 
-    /// Adds what another process has counted at the same time.
+    /// Adds the counts of another process for the same time.
     pub fn add(&mut self, other: Self) {
         self.succeeded += other.succeeded;
         self.bytes += other.bytes;
@@ -138,18 +138,18 @@ impl LoadTally {
 }
 
 impl LatencyTimes {
-    /// Three digits of values up to an hour, which it grows to as it needs.
+    /// Three significant digits; the range grows as needed, up to an hour.
     fn record(&mut self, us: u64) {
-        // One that grows has room for every value.
+        // A histogram that grows has room for every value.
         let _ = self.0.record(us);
     }
 
     fn add(&mut self, other: &Self) {
-        // Both have the same digits, and the one that grows has room.
+        // Both have the same precision, and this one grows.
         let _ = self.0.add(&other.0);
     }
 
-    /// How many.
+    /// Number of values.
     pub fn count(&self) -> u64 {
         self.0.len()
     }
@@ -158,7 +158,7 @@ impl LatencyTimes {
         self.0.mean()
     }
 
-    /// A quantile, in microseconds; 0 of none.
+    /// A quantile, in microseconds; 0 without values.
     pub fn quantile_us(&self, quantile: f64) -> u64 {
         self.0.value_at_quantile(quantile)
     }

@@ -20,7 +20,7 @@ use crate::look::Look;
 use crate::orders::{check, check_services, in_bounds, opened, own, part_of, rows};
 use crate::plan::NetguardPlan;
 
-/// Name of the folder of its pins.
+/// Name of the folder with this side's pins.
 const SIDE: &str = "dispatch";
 
 /// The open packet program and what it needs.
@@ -30,14 +30,14 @@ pub(crate) struct DispatchSide {
     opened: AttachedProgram,
     watch: ClaimWatch,
     look: Look,
-    /// The part of a dump of the flow table that was not returned yet.
+    /// The part of a dump of the flow table that has not been returned yet.
     listing: VecDeque<Flow>,
     services: Vec<DatapathService>,
-    /// Nodes that take no packets.
+    /// Nodes that receive no packets.
     down: HashSet<NodeIndex>,
     /// The virtual addresses that this machine has.
     held: Vec<IpAddr>,
-    /// Peers that checks have seen so far.
+    /// The number of peers that earlier checks covered.
     checked: usize,
 }
 
@@ -72,12 +72,12 @@ impl DispatchSide {
         &self.opened
     }
 
-    /// They are on this machine no more.
+    /// Records that the virtual addresses are no longer on this machine.
     pub(crate) fn forget_addresses(&mut self) {
         self.held.clear();
     }
 
-    /// Executes one of its orders.
+    /// Executes an order for this side.
     pub(crate) fn perform(
         &mut self,
         order: Order,
@@ -132,8 +132,8 @@ impl DispatchSide {
         Ok(OrderReply::Done)
     }
 
-    /// Sets the nodes. Provokes RSTs for the clients of nodes that have just failed, once their
-    /// packets go to others.
+    /// Sets the nodes. Provokes RSTs for the clients of nodes that have just failed, as soon as
+    /// their packets are steered to other nodes.
     fn set_nodes(&mut self, nodes: &[DatapathNode]) -> Result<(), NetguardError> {
         self.program.set_nodes(nodes)?;
         let is_down = |node: &&DatapathNode| node.state == ForwardingState::Down;
@@ -146,7 +146,7 @@ impl DispatchSide {
         Ok(())
     }
 
-    /// Makes clients of these nodes detect that their connections are lost.
+    /// Makes the clients of these nodes detect that their connections are lost.
     fn provoke_rst(&self, failed: &HashSet<NodeIndex>) -> Result<(), NetguardError> {
         let mut clients: HashMap<u16, Vec<SocketAddr>> = HashMap::new();
         self.program.flows(|flow| {
@@ -158,7 +158,7 @@ impl DispatchSide {
         let jobs: Vec<_> = tcp
             .filter_map(|service| Some((service.address, clients.remove(&service.id)?)))
             .collect();
-        // Beside the orders, which must not wait for so many packets.
+        // On another thread: orders must not wait for so many packets.
         let provoke = move || jobs.iter().for_each(|(service, clients)| report(*service, clients));
         if let Err(error) = std::thread::Builder::new().name("skep-rst".into()).spawn(provoke) {
             tracing::warn!(%error, "clients of a failed node are not sent a RST");
@@ -166,7 +166,7 @@ impl DispatchSide {
         Ok(())
     }
 
-    /// Adds and announces the addresses; those that can be, where some cannot.
+    /// Adds and announces the addresses; if some cannot be added, the others still are.
     fn claim(&mut self, vips: &[IpAddr], netif: &mut Netif) -> Result<(), NetguardError> {
         if let Err(error) = netif.ask_as_itself(&self.device) {
             tracing::warn!(%error, "ARP requests of this machine may announce its virtual addresses");
@@ -218,10 +218,11 @@ impl DispatchSide {
                 ..MachineState::default()
             })
         })?;
-        // A device that is gone has nobody to ask, and a program that is gone is loaded anew.
+        // A device that is gone cannot be used for probes, and a program that is gone is loaded
+        // again.
         if state.is_attached {
             state.owners = self.owners(vips, probe)?;
-            // The last: what it has found is looked for only once in a round.
+            // Last, because what it finds is searched for only once per round.
             state.changed_maps = self.program.changed(Instant::now())?;
         }
         Ok(OrderReply::Machine(state))
@@ -257,12 +258,12 @@ fn report(service: SocketAddr, clients: &[SocketAddr]) {
     }
 }
 
-/// Whether a dispatcher of this plan has left something on the machine.
+/// Whether a dispatcher of this plan has left anything on the machine.
 pub(crate) fn is_here(plan: &NetguardPlan) -> bool {
     plan.place(SIDE).pins.exists()
 }
 
-/// The virtual addresses that are on this machine.
+/// Returns the virtual addresses that are on this machine.
 pub(crate) fn held(plan: &NetguardPlan, netif: &mut Netif) -> Result<Vec<IpAddr>, NetguardError> {
     Ok(held_on(&plan.dispatch.device(netif)?, plan))
 }
@@ -271,7 +272,7 @@ fn held_on(device: &Device, plan: &NetguardPlan) -> Vec<IpAddr> {
     plan.dispatch.vips.iter().copied().filter(|vip| device.has(*vip)).collect()
 }
 
-/// Whether another machine answers for a virtual address that is on this one.
+/// Whether another machine answers for a virtual address of this one.
 pub(crate) fn are_elsewhere(plan: &NetguardPlan, netif: &mut Netif) -> Result<bool, NetguardError> {
     let device = plan.dispatch.device(netif)?;
     let held = held_on(&device, plan);
@@ -281,7 +282,8 @@ pub(crate) fn are_elsewhere(plan: &NetguardPlan, netif: &mut Netif) -> Result<bo
     Ok(claims.iter().any(|claim| Some(claim.mac) != device.mac))
 }
 
-/// Releases the virtual addresses, whichever process has claimed them. Whether any was there.
+/// Releases the virtual addresses, whichever process has claimed them. Returns whether any was
+/// present.
 pub(crate) fn release(plan: &NetguardPlan, netif: &mut Netif) -> Result<bool, NetguardError> {
     let device = plan.dispatch.device(netif)?;
     let was_there = !held_on(&device, plan).is_empty();
@@ -289,7 +291,7 @@ pub(crate) fn release(plan: &NetguardPlan, netif: &mut Netif) -> Result<bool, Ne
     Ok(was_there)
 }
 
-/// Removes all that a dispatcher of this plan left on the machine.
+/// Removes everything that a dispatcher of this plan left on the machine.
 pub(crate) fn close(plan: &NetguardPlan, netif: &mut Netif) -> Result<(), NetguardError> {
     if let Ok(device) = plan.dispatch.device(netif) {
         netif.release_all(&device, &plan.dispatch.vips)?;
@@ -298,7 +300,7 @@ pub(crate) fn close(plan: &NetguardPlan, netif: &mut Netif) -> Result<(), Netgua
 }
 
 fn check_loads(services: &[u16], loads: &[WeightedLoad]) -> Result<(), NetguardError> {
-    // Of each service and node a load is kept until all are written.
+    // One load per service and node is stored until all are written.
     in_bounds("number of services", services.len(), SERVICES_MAX + 1)?;
     in_bounds("number of loads", loads.len(), NODES_MAX + 1)?;
     services.iter().try_for_each(|&id| in_bounds("service", usize::from(id), SERVICES_MAX))?;

@@ -1,5 +1,5 @@
-//! `skep netguard`: the small process that may change packet programs, devices and addresses, for a
-//! serving process that may not.
+//! `skep netguard`: the small process that may change packet programs, devices and addresses, on behalf
+//! of a serving process that may not.
 //!
 //! ```text
 //!   skep run  (reads HTTP and datagrams; no capability)
@@ -50,16 +50,16 @@ pub use plan::{NetguardPlan, handoff_socket_of, socket_of};
 /// Executes the orders of a serving process, within its plan.
 pub struct Netguard {
     plan: NetguardPlan,
-    /// Where orders come in, until they do.
+    /// The socket for orders, until it is used.
     listener: Option<Listener>,
-    /// Written with the socket.
+    /// Written when the socket is created.
     pid_file: Option<PidFile>,
     netif: Netif,
     dispatch: Option<DispatchSide>,
     node: Option<NodeSide>,
-    /// Takes the orders of handoffs.
+    /// Executes the orders of handoffs.
     handoffs: Option<HandoffThread>,
-    /// Sides of which nothing was on this machine before this netguard's orders.
+    /// The sides of which nothing was on this machine before this netguard's orders.
     is_fresh: Fresh,
     messages_dropped: Box<dyn Fn() -> u64>,
 }
@@ -137,12 +137,12 @@ impl Netguard {
         })
     }
 
-    /// Whom it asks how many messages were not logged.
+    /// Sets the function that returns how many messages were not logged.
     pub fn count_dropped_messages(&mut self, count: impl Fn() -> u64 + 'static) {
         self.messages_dropped = Box::new(count);
     }
 
-    /// Takes orders, if it has a socket, and never ends.
+    /// Accepts orders until the socket fails; returns at once without a socket.
     pub fn listen(mut self) -> Result<(), NetguardError> {
         let Some(listener) = self.listener.take() else { return Ok(()) };
         loop {
@@ -165,7 +165,7 @@ impl Netguard {
 
     /// Removes everything that this or an earlier netguard has left on the machine.
     pub fn clear(&mut self) -> Result<(), NetguardError> {
-        // Left by one that was killed. One that lingers ends once the addresses are gone.
+        // Left by a killed netguard. A lingering one ends once the addresses are gone.
         let _ = std::fs::remove_file(&self.plan.pid_file);
         self.close(Side::Dispatch)?;
         self.close(Side::Node)
@@ -209,8 +209,8 @@ impl Netguard {
         }
     }
 
-    /// Releases the virtual addresses of a dispatcher that is dead or stopped, once another one has
-    /// them: until then packets are better steered by the last table than by nobody.
+    /// Releases the virtual addresses of a dead or stopped dispatcher once another machine has them:
+    /// until then it is better that packets are steered by the last table than not at all.
     fn release_if_abandoned(&mut self) {
         if let Err(error) = self.release_abandoned() {
             tracing::error!(%error, "cannot release the virtual addresses of a silent dispatcher");
@@ -222,7 +222,7 @@ impl Netguard {
             return Ok(());
         }
         let are_elsewhere = dispatch::are_elsewhere(&self.plan, &mut self.netif)?;
-        // A new dispatcher of this name may have claimed them meanwhile.
+        // A new dispatcher with this name may have claimed them meanwhile.
         if !are_elsewhere || self.is_replaced() {
             return Ok(());
         }
@@ -243,8 +243,8 @@ impl Netguard {
         self.pid_file.as_ref().is_some_and(PidFile::is_replaced)
     }
 
-    /// Removes what this netguard's orders have put here; what an earlier process left stays, since
-    /// packets may be steered by it.
+    /// Removes what this netguard's orders have put on the machine; what an earlier process left stays,
+    /// since packets may be steered by it.
     fn abort(&mut self) -> Result<(), NetguardError> {
         let Fresh { dispatch, node } = std::mem::take(&mut self.is_fresh);
         if dispatch {
@@ -257,7 +257,7 @@ impl Netguard {
     }
 
     fn hold(&mut self) -> Result<(), NetguardError> {
-        // Not if an earlier order of this process has put something here.
+        // Not cleared if an earlier order of this process has already put something here.
         self.is_fresh.node |= !node::is_here(&self.plan);
         node::hold(&self.plan, &mut self.netif)
     }

@@ -1,9 +1,10 @@
-//! A netguard that a daemon has started as its child, and what it does once that daemon is gone.
+//! A netguard that was started by a daemon as its child, and what it does once that daemon is
+//! gone.
 //!
-//! A daemon that was killed leaves the virtual addresses where they are. If another dispatcher takes
-//! over, both machines have them, and only netguard can release those of this one. So it lingers
-//! until that is done, until another netguard of its name starts, or until it is told to end.
-//! Where nobody else can have the addresses it does not: they are there for good.
+//! A killed daemon leaves its virtual addresses on the machine. If another dispatcher takes
+//! over, both machines have them, and only netguard can release those of this one. It therefore
+//! lingers until that is done, until another netguard of its name starts, or until it is asked to
+//! end. If no other machine can take the addresses, it does not linger, and they stay.
 
 use std::time::Instant;
 
@@ -11,18 +12,18 @@ use crate::error::NetguardError;
 use crate::limits::{LINGER_LOOK, SILENCE_MAX};
 use crate::{Netguard, dispatch};
 
-/// The daemon that has started this netguard.
+/// The daemon that started this netguard.
 pub trait Leash {
     /// Whether that daemon is gone.
     fn is_over(&self) -> bool;
 
-    /// Waits for that time. Whether this process was told to end, before or meanwhile.
+    /// Waits for `time`. Returns whether this process was asked to end, before or meanwhile.
     fn wait(&mut self, time: std::time::Duration) -> bool;
 }
 
 impl Netguard {
-    /// Takes orders of the daemon that has started it. The socket is removed as soon as that
-    /// daemon connects: the next one has a netguard of its own.
+    /// Accepts orders from the daemon that started it. The socket is removed as soon as that
+    /// daemon connects: the next daemon has a netguard of its own.
     pub fn listen_on_leash(mut self, leash: &mut impl Leash) -> Result<(), NetguardError> {
         let Some(listener) = self.listener.take() else { return Ok(()) };
         let failed = |error| NetguardError::Socket { path: listener.path().to_owned(), error };
@@ -40,9 +41,10 @@ impl Netguard {
         Ok(())
     }
 
-    /// Stays until another machine has the virtual addresses that the daemon has left here.
+    /// Waits until another machine has the virtual addresses that the daemon left on this one,
+    /// and releases them.
     fn linger(&mut self, leash: &mut impl Leash) {
-        // What only orders need.
+        // These are needed only for orders.
         (self.dispatch, self.node, self.handoffs) = (None, None, None);
         if !self.has_left_addresses() {
             return;
@@ -61,13 +63,13 @@ impl Netguard {
         }
     }
 
-    /// Whether virtual addresses are on this machine that another one may take over, and this is
-    /// the netguard that has to see to that.
+    /// Whether this machine has virtual addresses that another one may take over, and this
+    /// netguard is responsible for releasing them.
     fn has_left_addresses(&mut self) -> bool {
         self.plan.has_other_dispatcher
             && !self.is_replaced()
             && dispatch::is_here(&self.plan)
-            // Where nothing can be seen it looks again.
+            // On an error it checks again later.
             && dispatch::held(&self.plan, &mut self.netif).map_or(true, |held| !held.is_empty())
     }
 }

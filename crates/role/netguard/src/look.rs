@@ -1,5 +1,5 @@
-//! Looks at what orders have put on this machine: when devices or addresses change, and every
-//! second.
+//! Checks the state of what orders have put on this machine: when devices or addresses change,
+//! and every second.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use skep_wire::guard::MachineState;
 use crate::error::NetguardError;
 use crate::limits::LOOK_MS;
 
-/// What was found at the last look.
+/// The result of the last look.
 pub(crate) struct Look {
     watch: LinkWatch,
     last: Option<(Instant, MachineState)>,
@@ -20,8 +20,8 @@ impl Look {
         Ok(Self { watch: LinkWatch::open()?, last: None })
     }
 
-    /// The state of devices, addresses and program, by another look if the last one is old or
-    /// something has changed since.
+    /// Returns the state of devices, addresses and program; looks again if the last result is
+    /// old or something has changed since.
     pub(crate) fn state(
         &mut self,
         look: impl FnOnce() -> Result<MachineState, NetguardError>,

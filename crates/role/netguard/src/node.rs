@@ -1,5 +1,5 @@
-//! The node's side: virtual addresses from which it sends but for which it does not answer ARP, and
-//! the packet program that hands on other nodes' packets.
+//! The node's side: virtual addresses from which it sends but for which it does not answer ARP,
+//! and the packet program that forwards packets to other nodes.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -15,7 +15,7 @@ use crate::look::Look;
 use crate::orders::{check, check_services, opened, own, part_of, rows};
 use crate::plan::NetguardPlan;
 
-/// Name of the folder of its pins.
+/// Name of the folder with this side's pins.
 const SIDE: &str = "node";
 
 /// The open packet program and its device.
@@ -24,7 +24,7 @@ pub(crate) struct NodeSide {
     device: Device,
     opened: AttachedProgram,
     look: Look,
-    /// Peers that checks have seen so far.
+    /// The number of peers that earlier checks covered.
     checked: usize,
 }
 
@@ -45,12 +45,12 @@ impl NodeSide {
         &self.opened
     }
 
-    /// The connections that are handed off.
+    /// Returns the map of connections that are handed off.
     pub(crate) fn moves(&self) -> Result<Moves, NetguardError> {
         Ok(self.program.moves()?)
     }
 
-    /// Executes one of its orders.
+    /// Executes an order for this side.
     pub(crate) fn perform(
         &mut self,
         order: Order,
@@ -95,7 +95,7 @@ impl NodeSide {
                 ..MachineState::default()
             })
         })?;
-        // A missing program is loaded again.
+        // A missing program will be loaded again.
         if state.is_attached {
             state.changed_maps = self.program.changed(Instant::now())?;
         }
@@ -103,13 +103,13 @@ impl NodeSide {
     }
 }
 
-/// Puts the node's virtual addresses on `lo`. Every change is recorded in a file first, so that a
-/// netguard that dies in between leaves no unrecorded change.
+/// Adds the node's virtual addresses to `lo`. Every change is first recorded in a file, so that
+/// a netguard that dies in between leaves no unrecorded change.
 pub(crate) fn hold(plan: &NetguardPlan, netif: &mut Netif) -> Result<(), NetguardError> {
     let device = plan.node.device(netif)?;
     let mut record = read(plan)?;
     let recorded = record.clone();
-    // Of an earlier config: packets for them must not be taken here any more.
+    // Those of an earlier config: their packets must no longer be accepted here.
     let gone: Vec<_> = record.vips().filter(|vip| !plan.node.vips.contains(vip)).collect();
     let undone = gone.into_iter().map(|vip| netif.undo_vip(&mut record, vip));
     undone.fold(Ok(()), Result::and)?;
@@ -122,12 +122,12 @@ pub(crate) fn hold(plan: &NetguardPlan, netif: &mut Netif) -> Result<(), Netguar
     Ok(netif.hold(&record)?)
 }
 
-/// Whether a node of this plan has left something on the machine.
+/// Whether a node of this plan has left anything on the machine.
 pub(crate) fn is_here(plan: &NetguardPlan) -> bool {
     plan.place(SIDE).pins.exists() || plan.record.exists()
 }
 
-/// Removes all that a node of this plan left on the machine.
+/// Removes everything that a node of this plan left on the machine.
 pub(crate) fn close(plan: &NetguardPlan, netif: &mut Netif) -> Result<(), NetguardError> {
     NodeProgram::detach(&plan.place(SIDE))?;
     let mut record = read(plan)?;
@@ -157,7 +157,8 @@ fn write(plan: &NetguardPlan, record: &Record) -> Result<(), NetguardError> {
     replace(&plan.record, &text).map_err(failed)
 }
 
-/// Replaces the file `path`: after a crash it has its earlier content, or all of `text`.
+/// Replaces the file at `path`: after a crash it has either its earlier content or all of
+/// `text`.
 fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
     let new = path.with_extension("new");
     let mut file = File::create(&new)?;

@@ -1,4 +1,5 @@
-//! What orders to both sides have alike: their bounds, what this machine adds to them, and the self-check.
+//! What orders to both sides have in common: their bounds, what this machine adds to them, and the
+//! self-check.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use crate::error::NetguardError;
 use crate::limits::{PEERS_CHECKED_MAX, WEIGHT_MAX};
 use crate::plan::NetguardPlan;
 
-/// A program at a device, for the serving process.
+/// Describes a program attached to a device, for the serving process.
 pub(crate) fn opened(device: &Device, how: String) -> AttachedProgram {
     AttachedProgram {
         how,
@@ -22,8 +23,9 @@ pub(crate) fn opened(device: &Device, how: String) -> AttachedProgram {
     }
 }
 
-/// What this check looks at, after so many peers of earlier ones: of a large cluster a part, in turn.
-/// All of them would overrun the device's queue with requests, and what is wrong an answer.
+/// Returns what this check covers; `checked` is the number of peers that earlier checks covered. A
+/// large cluster is checked in parts, in turn: all peers at once would overrun the device's queue with
+/// requests, and an answer with their faults.
 pub(crate) fn part_of(mut expected: Expectations, checked: &mut usize) -> Expectations {
     let count = expected.peers.len();
     if count > PEERS_CHECKED_MAX {
@@ -34,7 +36,7 @@ pub(crate) fn part_of(mut expected: Expectations, checked: &mut usize) -> Expect
     expected
 }
 
-/// Faults of this machine and its segment.
+/// Checks this machine and its network segment for faults.
 pub(crate) fn check(
     netif: &mut Netif,
     device: &Device,
@@ -66,7 +68,7 @@ pub(crate) fn check(
     Ok(OrderReply::Checked { wrong: sentences(wrong), doubtful: sentences(doubtful) })
 }
 
-/// Services within the tables, at addresses that the plan knows.
+/// Checks that services are within the bounds of the tables, at addresses of the plan.
 pub(crate) fn check_services(
     services: &[DatapathService],
     plan: &NetguardPlan,
@@ -77,7 +79,7 @@ pub(crate) fn check_services(
     })
 }
 
-/// The nodes, reached by this machine's device, whatever the order says.
+/// Returns the nodes as reached through this machine's device, whatever the order specifies.
 pub(crate) fn own(
     nodes: Vec<DatapathNode>,
     device: &Device,
@@ -89,7 +91,7 @@ pub(crate) fn own(
     nodes.into_iter().map(own).collect()
 }
 
-/// The rows of a service, within the tables.
+/// Returns the rows of a service, checked against the bounds of the tables.
 pub(crate) fn rows(
     service: DatapathService,
     memberships: &[Vec<skep_wire::steer::ServiceMember>],
@@ -103,7 +105,7 @@ pub(crate) fn rows(
     Ok(skep_policy::rows(choices, memberships))
 }
 
-/// Whether a number of an order is below its limit.
+/// Checks that a number in an order is below its limit.
 pub(crate) fn in_bounds(
     what: &'static str,
     number: usize,

@@ -1,8 +1,8 @@
 //! `NAME.pid` in netguard's folder: which process is the netguard of NAME.
 //!
-//! The last one that has written it is. An earlier one may still run for a daemon that is gone (see
-//! `linger`), and changes nothing any more once it finds another's number. No lock: a netguard that
-//! hangs must not keep a new one from starting.
+//! It is the last process that wrote the file. An earlier one may still run for a daemon that
+//! is gone (see `linger`), and changes nothing once it finds another process's number. There is no
+//! lock: a netguard that hangs must not prevent a new one from starting.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,8 +14,8 @@ pub(crate) struct PidFile {
 }
 
 impl PidFile {
-    /// Makes this process the netguard of that name. A file that cannot be written, as on a full
-    /// disk, is no reason not to serve.
+    /// Makes this process the netguard of that name. If the file cannot be written, for example
+    /// because the disk is full, netguard starts nevertheless.
     pub(crate) fn write(path: &Path) -> Self {
         if let Err(error) = fs::write(path, own_number()) {
             let path = path.display();
@@ -24,8 +24,8 @@ impl PidFile {
         Self { path: path.to_owned() }
     }
 
-    /// Whether another process has become the netguard of that name. A file that is missing or
-    /// that is just being written names nobody.
+    /// Whether another process has become the netguard of that name. A missing file, or one
+    /// being written, names none.
     pub(crate) fn is_replaced(&self) -> bool {
         fs::read_to_string(&self.path).is_ok_and(|text| !text.is_empty() && text != own_number())
     }
@@ -34,7 +34,7 @@ impl PidFile {
 impl Drop for PidFile {
     fn drop(&mut self) {
         if !self.is_replaced() {
-            // Gone already is as good.
+            // The file may already be gone.
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -57,7 +57,7 @@ mod tests {
         let file = PidFile::write(&path);
         assert_eq!(fs::read_to_string(&path).unwrap(), own_number());
         assert!(!file.is_replaced());
-        // Just being written.
+        // Another process is just writing it.
         fs::write(&path, "").unwrap();
         assert!(!file.is_replaced());
         fs::write(&path, "1\n").unwrap();

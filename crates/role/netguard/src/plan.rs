@@ -13,30 +13,30 @@ use crate::error::NetguardError;
 use crate::handoff::HandoffPlan;
 use crate::limits::SOURCES_MAX;
 
-/// Root of the pins in bpffs; below it a folder for each cluster.
+/// Root folder of the pins in bpffs; contains a folder per cluster.
 const PINS: &str = "/sys/fs/bpf/skep";
 
 /// What one netguard may change on its machine.
 #[derive(Clone, Debug)]
 pub struct NetguardPlan {
-    /// For folders and messages.
+    /// The cluster's name, for folders and messages.
     pub(crate) cluster: String,
     pub(crate) how: How,
     pub(crate) sizes: Sizes,
-    /// Addresses of all services in direct dispatch. A node hands on packets of services that it
-    /// is no longer behind, too.
+    /// Addresses of all services in direct dispatch. A node forwards packets also of services that it no
+    /// longer belongs to.
     pub(crate) services: Vec<SocketAddr>,
     /// Whether the config names another dispatcher, which may be active instead.
     pub(crate) has_other_dispatcher: bool,
-    /// As dispatcher.
+    /// The part of the dispatcher on this machine.
     pub(crate) dispatch: Part,
-    /// As node.
+    /// The part of the node on this machine.
     pub(crate) node: Part,
-    /// As a node that hands connections off.
+    /// Handoffs, on a machine that takes part in them.
     pub(crate) handoffs: Option<HandoffPlan>,
-    /// Where the record of changed addresses and settings is.
+    /// Path of the record of changed addresses and settings.
     pub(crate) record: PathBuf,
-    /// Where the number of the netguard that is in charge is.
+    /// Path of the file with the number of the process in charge.
     pub(crate) pid_file: PathBuf,
 }
 
@@ -51,18 +51,18 @@ pub(crate) struct Part {
     address: Option<IpAddr>,
 }
 
-/// The socket at which the netguard of the process `name` takes orders.
+/// Returns the socket at which the netguard of the process `name` accepts orders.
 pub fn socket_of(config: &Config, name: &str) -> PathBuf {
     config.direct.guard_dir.join(format!("{name}.sock"))
 }
 
-/// The socket at which it takes orders of handoffs.
+/// Returns the socket at which that netguard accepts orders of handoffs.
 pub fn handoff_socket_of(config: &Config, name: &str) -> PathBuf {
     config.direct.guard_dir.join(format!("{name}.handoff.sock"))
 }
 
-/// What a node hands off: connections of its services that say so. A dispatcher hands off none, and has a
-/// socket by which nodes ask it.
+/// Returns what a process hands off: a node, the connections of its services that enable it. A
+/// dispatcher hands off none, but has a socket to which nodes send requests.
 fn handoffs(config: &Config, name: &str) -> Option<HandoffPlan> {
     if !config.hands_off() {
         return None;
@@ -75,12 +75,12 @@ fn handoffs(config: &Config, name: &str) -> Option<HandoffPlan> {
     Some(HandoffPlan { addresses, of_node, of_dispatcher, socket: handoff_socket_of(config, name) })
 }
 
-/// The user that this process runs as.
+/// Returns the user that this process runs as.
 pub(crate) fn own_user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// Whether this process can give a file of its own to that group.
+/// Whether this process can change the group of its files to `gid`.
 pub(crate) fn may_give_to(gid: u32) -> bool {
     let own = rustix::process::getgroups().unwrap_or_default();
     let mut own = own.into_iter().chain([rustix::process::getegid()]);
@@ -88,7 +88,7 @@ pub(crate) fn may_give_to(gid: u32) -> bool {
 }
 
 impl NetguardPlan {
-    /// What `config` allows the process called `name`.
+    /// Returns what `config` allows the process `name`.
     pub fn of(config: &Config, name: &str) -> Result<Self, NetguardError> {
         let (dispatcher, node) = (config.dispatcher(name), config.node(name));
         if dispatcher.is_none() && node.is_none() {
@@ -123,8 +123,8 @@ impl NetguardPlan {
         })
     }
 
-    /// The capabilities that its orders need. A connection that moves here gets a socket with the address of
-    /// its service; on a machine that is only a dispatcher none does.
+    /// Returns the capabilities that its orders need. A connection that moves here gets a socket with
+    /// the address of its service; on a machine that is only a dispatcher none does.
     pub(crate) fn kept(&self) -> CapabilitySet {
         match &self.handoffs {
             Some(handoffs) if !handoffs.addresses.is_empty() => {
@@ -134,7 +134,7 @@ impl NetguardPlan {
         }
     }
 
-    /// Refuses addresses of which packets are not to be steered.
+    /// Refuses an address whose packets must not be steered.
     pub(crate) fn check(&self, address: SocketAddr) -> Result<(), NetguardError> {
         match self.services.contains(&address) {
             true => Ok(()),
@@ -142,14 +142,14 @@ impl NetguardPlan {
         }
     }
 
-    /// Where the pins of one side are.
+    /// Returns the path of the pins of one side.
     pub(crate) fn place(&self, side: &str) -> PinPath {
         PinPath { pins: PathBuf::from(PINS).join(&self.cluster).join(side) }
     }
 }
 
 impl Part {
-    /// The device that packets come in by.
+    /// Returns the device at which packets arrive.
     pub(crate) fn device(&self, netif: &mut Netif) -> Result<Device, NetguardError> {
         match (&self.device, self.address) {
             (Some(name), _) => Ok(netif.device(name)?),
@@ -167,7 +167,8 @@ fn vips<'a>(services: impl Iterator<Item = &'a ServiceConfig>) -> Vec<IpAddr> {
     vips
 }
 
-/// Slots for services: one for each address, rounded up to a power of two.
+/// Returns the number of slots for services: the number of their addresses, rounded up to a power of
+/// two.
 fn services_max(config: &Config) -> u32 {
     let addresses: usize = config.steered_services().map(|(_, service)| service.listen.len()).sum();
     let places = addresses.next_power_of_two().clamp(4, skep_wire::steer::SERVICES_MAX);

@@ -1,5 +1,6 @@
-//! Why this node keeps what a request asks for, or does not: the site and route that the request finds,
-//! its key, and what the caches of heads know of it. Only looked at: no disk, no server, no other node.
+//! Explains whether and why this node caches the response to a request: the site and route that match, the
+//! cache key, and the state of the head caches. It only looks up state in memory: it reads no disk and asks
+//! no server or other node.
 
 use std::sync::Arc;
 
@@ -151,7 +152,7 @@ impl Explainer<'_> {
             (None, Some((_, why))) => (ExplainVerdict::Passed, why),
             (None, None) => (ExplainVerdict::Fetched, "uri-miss"),
         };
-        // Of the last answer that was not kept; how long ago it came is not known.
+        // `marked` concerns the last response that was not stored; its age is not recorded.
         Explanation {
             target: text(&target),
             verdict,
@@ -244,11 +245,11 @@ impl Explainer<'_> {
     }
 }
 
-/// Beginnings of names of fields in which no client has a secret.
+/// Prefixes of the names of fields whose values are not secret.
 const OPEN_FIELDS: &[&str] = &["accept", "origin", "save-data", "sec-", "x-requested-with"];
 
-/// A secondary key as an operator sees it: of other clients' fields, which may be credentials, whether they
-/// are the same.
+/// A secondary key as shown to an operator. Values of fields of other clients may be credentials: they are
+/// replaced by a hash, which shows only whether they are equal.
 fn shown_key(key: &[u8], is_for_request: bool) -> String {
     let is_open = |name: &[u8]| OPEN_FIELDS.iter().any(|open| name.starts_with(open.as_bytes()));
     let lines = key.split(|byte| *byte == b'\n').map(|line| {
@@ -267,7 +268,7 @@ fn passed(why: &str) -> Explanation {
     Explanation { verdict: ExplainVerdict::Passed, reason: reason(why), ..Explanation::default() }
 }
 
-/// The rule with this token: one of RFC 9111 and its settings, or one of what is below.
+/// Returns the rule with this token: a [`CachingRule`] or an entry of [`OTHERS`].
 fn reason(token: &str) -> ExplainReason {
     let rule = CachingRule::ALL.iter().find(|rule| rule.token() == token);
     let (section, sentence) = match rule {
@@ -281,7 +282,7 @@ fn reason(token: &str) -> ExplainReason {
     ExplainReason { token: own(token), section: own(section), text: own(sentence) }
 }
 
-/// What no [`CachingRule`] says: token, section, sentence.
+/// Reasons that no [`CachingRule`] covers: token, section, sentence.
 const OTHERS: &[(&str, &str, &str)] = &[
     (
         "cache-off",
@@ -324,7 +325,7 @@ const OTHERS: &[(&str, &str, &str)] = &[
     ("vary-too-long", "policy", "the fields that Vary names are too long in this request"),
 ];
 
-/// Text of bytes that a client sent, cut to the bounds of a message.
+/// Text of bytes that a client sent, truncated to the bound of the message.
 fn text(bytes: &[u8]) -> String {
     let mut text = String::from_utf8_lossy(bytes).into_owned();
     let end = text.floor_char_boundary(EXPLAIN_TEXT_BYTES_MAX);

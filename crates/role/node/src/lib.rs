@@ -6,8 +6,8 @@
 //!               v
 //!            Catalog: path -> Resource (version, prepared heads)
 //!               |   ^-- a file: checked by time (skep-fresh) and inotify (Watcher)
-//!               |   ^-- an origin's (OriginHeadCache): fresh for as long as its head says
-//!               |   ^-- another node's file (PartHeadCache): for as long as that node says
+//!               |   ^-- an origin's (OriginHeadCache): fresh for as long as its head states
+//!               |   ^-- another node's file (PartHeadCache): for as long as that node states
 //!               v
 //!            SegmentStore (skep-segments): S3-FIFO in bytes, one fill each
 //!               | fill
@@ -89,16 +89,16 @@ pub use pool_metrics::register_pools;
 /// Path of the health check by dispatchers.
 pub const HEALTH_PATH: &str = "/.well-known/skep/health";
 
-/// A node can't be started or reconfigured.
+/// The node cannot be started or reconfigured.
 #[derive(Debug, thiserror::Error)]
 pub enum NodeError {
-    /// A route can't be served.
+    /// A route cannot be served.
     #[error(transparent)]
     Site(#[from] SiteError),
-    /// A pool can't be made.
+    /// A pool cannot be created.
     #[error(transparent)]
     Pool(#[from] PoolError),
-    /// The folder of the spool cannot be used.
+    /// The spool folder cannot be used.
     #[error(
         "no files in spool.folder {folder}: {error}; it has to be a folder that the serving user may write \
          to, on a file system that has files without names, such as ext4, XFS, Btrfs or tmpfs"
@@ -122,17 +122,17 @@ pub struct Node {
     worker_indexes: Arc<WorkerIndexes>,
     pins: Arc<Pins>,
     compressor: Arc<Compressor>,
-    /// Of all configs: their names say how the bytes were made, and of which.
+    /// Shared by all configs: the names of compressed variants identify the encoding and the source object.
     compressed_heads: Arc<CompressedHeads>,
     origins: Arc<Tally>,
     /// Whether dispatchers proxy clients to this node, and report their addresses.
     is_proxied: AtomicBool,
-    /// Bits of an IPv6 address that stand for one client.
+    /// Length of the IPv6 prefix that counts as one client, in bits.
     ipv6_prefix_bits: AtomicU8,
     leaving: AtomicBool,
     pools: Arc<Pools>,
     orders: Arc<Orders>,
-    /// Objects that dispatchers are to be told of.
+    /// Objects whose sizes are to be reported to dispatchers.
     served: Served,
     power: Arc<NodePower>,
     /// Addresses of the cluster's dispatchers.
@@ -140,8 +140,8 @@ pub struct Node {
 }
 
 impl Node {
-    /// Creates the node of a config: the roots of its sites must exist. `seed` drives the policies of
-    /// its pools; processes get different ones. `key` is the cluster's, if it has one.
+    /// Creates a node from a config; the roots of its sites must exist. `seed` initialises the policies of
+    /// its pools and differs between processes. `key` is the key of the cluster, if there is one.
     pub fn start(config: &Config, seed: u64, key: Option<Key>) -> Result<Arc<Self>, NodeError> {
         let cache = &config.cache;
         let entries_max = cache.entries_max as usize;
@@ -178,8 +178,7 @@ impl Node {
         }))
     }
 
-    /// Replaces the sites; on an error the old ones stay. The contents of the memory remain
-    /// useful.
+    /// Replaces the sites; on an error the old ones stay in force. Cached contents are kept.
     pub fn reload(&self, config: &Config) -> Result<(), NodeError> {
         let prepared = self.pools.prepare(config)?;
         let new = catalog(config, &prepared, &self.store, &self.watcher, &self.purges)?;
@@ -198,15 +197,15 @@ impl Node {
         Ok(())
     }
 
-    /// Starts to check the servers of pools, on `worker`. Call it once.
+    /// Starts the checks of pool servers on `worker`. Call it once.
     pub fn start_checks(&self, worker: &WorkerHandle) {
         self.pools.start_checks(worker);
     }
 
-    /// Tests the server `name` of `pool`: the answer comes within `limit_ms`, or its sender is dropped.
+    /// Tests the server `name` of `pool`: the result is sent within `limit_ms`, or the sender is dropped.
     ///
     /// # Errors
-    /// No such server; before [`Node::start_checks`] the answer never comes.
+    /// There is no such server. Before [`Node::start_checks`] no result is ever sent.
     pub fn test_server(
         &self,
         pool: &Arc<Group>,
@@ -217,11 +216,11 @@ impl Node {
         self.pools.test(pool, name, request, limit_ms)
     }
 
-    /// Adds a server to the pool called `pool`: requests go there after its first good check. `config` is the
-    /// one in force.
+    /// Adds a server to the pool called `pool`; it receives requests after its first successful check.
+    /// `config` is the config in force.
     ///
     /// # Errors
-    /// No such pool; a name or an address that is taken, or that cannot be one.
+    /// There is no such pool; the name or address is taken or invalid.
     pub fn add_server(
         &self,
         config: &Config,
@@ -231,23 +230,24 @@ impl Node {
         self.pools.add(config, pool, server)
     }
 
-    /// What the server `name` of the pool called `pool` has said of itself; `None`: it is not asked.
+    /// The last status report of the server `name` of the pool called `pool`; `None`: its status is not
+    /// queried.
     pub fn agent_report(&self, pool: &str, name: &str) -> Option<AgentReport> {
         self.pools.agents().get(pool)?.report(name)
     }
 
-    /// The sessions that were seen lately, of the pools that can tell them apart.
+    /// Recently seen sessions, by pool; only pools that can distinguish sessions.
     pub fn sessions(&self) -> BTreeMap<String, SessionsByNetwork> {
         self.pools.sessions(Now(monotonic_ms()))
     }
 
-    /// Operators of all machines are answered by `handler` for this node. Call it once.
+    /// Sets the handler that answers operators' questions for this node, from all machines. Call it once.
     pub fn answer_operators_by(&self, handler: Box<dyn OperatorHandler>) {
         self.orders.answer_by(handler);
     }
 
-    /// Carries out an order about a server of its pools here, where it cannot be passed on. Other nodes hear of it as
-    /// soon as a coordinator is linked with this one and with them.
+    /// Carries out an order about a pool server here when no coordinator can pass it on. Other nodes receive
+    /// it as soon as a coordinator is linked with this node and with them.
     pub fn order_here(&self, order: ServerOrder) -> OrderOutcome {
         match self.cluster.get() {
             Some(cluster) => cluster.order_here(order).unwrap_or_default(),
@@ -255,19 +255,18 @@ impl Node {
         }
     }
 
-    /// Tries again the orders about servers that could not be carried out; after a reload.
+    /// Retries the orders about servers that could not be carried out; called after a reload.
     pub fn retry_orders(&self) {
         self.orders.retry();
     }
 
-    /// Its pools.
     pub fn pools(&self) -> Vec<Arc<Group>> {
         self.pools.all()
     }
 
-    /// Joins the cluster's cache; call before handlers are made.
+    /// Joins the cluster cache; call it before handlers are created.
     pub fn join(&self, config: &Config, parts: ClusterParts) -> Result<(), NodeError> {
-        // A pool that a reload brings is counted, too.
+        // Pools that a reload adds are counted, too.
         self.pools.join();
         let prepared = self.pools.prepare(config)?;
         self.pools.adopt(config, prepared);
@@ -286,7 +285,7 @@ impl Node {
         self.walk(config)
     }
 
-    /// What returns the memory of heads.
+    /// Returns a closure that releases the memory of cached heads.
     fn releaser(&self) -> Arc<dyn Fn() + Send + Sync> {
         let (catalog, compressed) = (Arc::clone(&self.catalog), Arc::clone(&self.compressed_heads));
         Arc::new(move || {
@@ -304,13 +303,13 @@ impl Node {
         Ok(())
     }
 
-    /// Its part in the cluster's cache, if it has one.
+    /// Its part in the cluster cache, if it has one.
     pub fn cluster(&self) -> Option<&Arc<Cluster>> {
         self.cluster.get()
     }
 
-    /// The server of other nodes' requests on the worker of `context`, where `handler` answers
-    /// clients; `registry` is that of all workers.
+    /// Returns the server of other nodes' requests for the worker of `context`, whose `handler` answers
+    /// clients; `registry` is shared by all workers.
     pub fn peer_service(
         &self,
         handler: &Rc<NodeHandler>,
@@ -348,14 +347,13 @@ impl Node {
         Remotes::new(context, &self.store, peer_client, catalog.origin_heads(), &self.origins)
     }
 
-    /// Fails health checks from now on, since this node is about to stop. It continues to
-    /// serve.
+    /// Fails health checks from now on, since this node is about to stop; requests are still served.
     pub fn leave(&self) {
         self.leaving.store(true, Ordering::Relaxed);
     }
 
-    /// Objects that it has answered for, of which it has not said so lately, with their sizes: for those that choose nodes
-    /// without seeing responses. `node` is its name.
+    /// Returns objects served whose sizes have not been reported recently: for dispatchers and nodes that
+    /// select nodes without seeing responses. `node` is the name of this node.
     pub fn take_served(&self, node: PeerId) -> Vec<ServedObjects> {
         self.served.take(node)
     }
@@ -370,8 +368,8 @@ impl Node {
         self.store.stats()
     }
 
-    /// Removals from the memory cache, by kind: segments evicted to make room, files and
-    /// objects found changed.
+    /// Removals from the memory cache, by kind: segments evicted to make room; files and objects that were
+    /// found to have changed.
     pub fn cache_removals(&self) -> Vec<(&'static str, u64)> {
         let stats = self.store.stats();
         vec![("evicted", stats.evicted), ("stale", stats.stale)]
@@ -382,8 +380,7 @@ impl Node {
         self.origins.totals()
     }
 
-    /// Requests to origins, by kind: those needed, those sent, those of them
-    /// that were further attempts, and those on a kept connection.
+    /// Requests to origins, by kind: needed, sent, retried, and sent on a reused connection.
     pub fn origin_requests(&self) -> Vec<(&'static str, u64)> {
         let OriginTotals { asked, requests, retries, reused, .. } = self.origin_totals();
         vec![("asked", asked), ("sent", requests), ("retried", retries), ("reused", reused)]
@@ -395,19 +392,19 @@ impl Node {
         FaultKind::ALL.iter().map(|kind| (kind.name(), totals.failed(*kind))).collect()
     }
 
-    /// Purges on this node alone, where there is no other: whatever is served from now on was
-    /// fetched anew.
+    /// Purges on this node only, when it has no cluster: everything served from now on was fetched after the
+    /// purge.
     pub fn purge(&self, kind: PurgeKind, what: Vec<PurgeWhat>) -> PurgeStamp {
         self.purges.purge(kind, what)
     }
 
-    /// Why this node keeps what a request asks for, or does not: looks, and asks nobody. `None`: the
-    /// request makes no sense.
+    /// Explains whether and why this node caches the response to a request, from its own state only. `None`:
+    /// the request is invalid.
     pub fn explain(&self, request: &ExplainRequest) -> Option<Explanation> {
         explain::explainer(&self.catalog, &self.store)(request)
     }
 
-    /// What purges did here.
+    /// Counts of what purges removed on this node.
     pub fn purge_effects(&self) -> PurgeEffects {
         self.purges.counts()
     }

@@ -1,4 +1,4 @@
-//! The load of a process that its node reports.
+//! Measures the load of this process, as its node reports it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,11 +10,11 @@ use skep_wire::message::NodeLoad;
 
 use crate::Node;
 
-/// Time over which rates are measured, in milliseconds: bursts do not make them jump, and they
-/// follow a change within a second.
+/// Window over which rates are measured, in milliseconds: long enough to smooth bursts, short
+/// enough to follow a change within a second.
 const RATE_MS: u128 = 1000;
 
-/// Samples stored for that at most, however often the load is read.
+/// Samples stored for that window at most, however often the load is read.
 const SAMPLES_MAX: usize = 128;
 
 /// Reads the load of the node of this process.
@@ -22,11 +22,11 @@ pub struct LoadMeter {
     node: Arc<Node>,
     registry: Arc<Registry>,
     cores: f64,
-    /// Of the last second, the oldest first.
+    /// Samples of the last second, oldest first.
     samples: VecDeque<Sample>,
 }
 
-/// Sums at a moment.
+/// Sums at one moment.
 #[derive(Clone, Copy)]
 struct Sample {
     at: Instant,
@@ -34,12 +34,12 @@ struct Sample {
     sent_bytes: u64,
     filled_bytes: u64,
     hits: u64,
-    /// Requests that the memory was asked for.
+    /// Look-ups in the memory cache.
     asked: u64,
 }
 
 impl LoadMeter {
-    /// Of `node`, whose requests `registry` counts.
+    /// Measures `node`, whose requests `registry` counts.
     pub fn new(node: &Arc<Node>, registry: &Arc<Registry>) -> Self {
         Self {
             node: Arc::clone(node),
@@ -53,7 +53,7 @@ impl LoadMeter {
     pub fn read(&mut self) -> NodeLoad {
         let now = sample(&self.registry.totals());
         let is_old = |it: &Sample| now.at.duration_since(it.at).as_millis() > RATE_MS;
-        // One that is older stays, so that there is a whole second to look at.
+        // One older sample is kept, so that the window covers a whole second.
         while self.samples.get(1).is_some_and(is_old) || self.samples.len() >= SAMPLES_MAX {
             self.samples.pop_front();
         }
@@ -88,7 +88,7 @@ fn sample(totals: &Totals) -> Sample {
     }
 }
 
-/// What happened between two samples.
+/// The rates between two samples.
 fn rates(before: &Sample, after: &Sample, cores: f64) -> NodeLoad {
     let seconds = after.at.duration_since(before.at).as_secs_f64();
     if seconds == 0.0 {
@@ -107,8 +107,8 @@ fn rates(before: &Sample, after: &Sample, cores: f64) -> NodeLoad {
     }
 }
 
-/// Memory that the system calls resident (proc(5), statm); files that are kept
-/// in memory files are not part of it.
+/// Resident memory, in bytes (proc(5), statm); files that are stored in memory files are not part
+/// of it.
 fn resident_bytes() -> u64 {
     let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages = text.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok());

@@ -6,7 +6,7 @@ use skep_telemetry::Registry;
 
 use crate::Node;
 
-/// What the memory, the purges and the origins of the node of this process do.
+/// Registers metrics of the memory cache, purges and origins of this process's node.
 pub fn register_node(registry: &Registry, node: &Arc<Node>) {
     let value = |name: &str, help: &str, read: fn(&Node) -> f64| {
         let node = Arc::clone(node);

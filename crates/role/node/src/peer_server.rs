@@ -39,10 +39,10 @@ pub struct PeerServer {
     pub(crate) compressed_heads: Arc<CompressedHeads>,
     pub(crate) announced: Arc<Announced>,
     pub(crate) peer_client: PeerClient,
-    /// Of this worker: its way to origins.
+    /// The handler of this worker, through which origins are reached.
     pub(crate) handler: Rc<NodeHandler>,
     pub(crate) counters: Arc<CoreCounters>,
-    /// Of all workers: counts the bytes that clients are still to receive.
+    /// Registry of all workers: counts the bytes that clients have yet to receive.
     pub(crate) registry: Arc<Registry>,
 }
 
@@ -80,14 +80,13 @@ impl PeerServer {
         Ok(OutgoingSegment::new(segment, self, u64::from(bytes - from)))
     }
 
-    /// Whether there is room for a remote fill of so many bytes, for a node that has none.
+    /// Whether there is room for a remote fill of `bytes` for a node that has none.
     fn accepts(&self, bytes: u32) -> bool {
         self.store.may_fill() && accepts(self.store.room(), bytes)
     }
 
-    /// Whether this node has so much to send that other nodes should ask elsewhere. Bytes on
-    /// this disk (`is_here`) may exist nowhere else: load by clients does not count against
-    /// them.
+    /// Whether this node has so much to send that other nodes should ask elsewhere. Bytes on this
+    /// disk (`is_here`) may exist nowhere else: for them the load by clients is ignored.
     fn is_overloaded(&self, is_here: bool) -> bool {
         let clients = match is_here {
             true => 0,
@@ -112,7 +111,8 @@ impl PeerServer {
             head => head,
         };
         match head {
-            // Nodes of builds without soft purges need not understand what none of them concerns.
+            // Builds without soft purges need not understand a message about a head that no soft
+            // purge concerns.
             Ok(PeerHead { fresh_ms, softly_purged: PurgeStamp::NONE, head }) => {
                 PeerReply::Head { fresh_ms, head }
             }
@@ -134,7 +134,7 @@ impl PeerServer {
         let Some(route) = catalog.sites().by_key(place.route) else { return not_there };
         let path = [b"/", &*place.relative].concat();
         let head = match catalog.locate_or_wait(route, &path).await {
-            // Others would keep it.
+            // Other nodes would cache an unsettled file.
             Ok(Located::Resource(resource, _)) if !resource.is_settled() => None,
             Ok(Located::Resource(resource, _)) => {
                 resource.mark_used();
@@ -168,7 +168,7 @@ impl PeerServer {
         if taken != Ok(true) {
             return PeerReply::Refused(PeerRefusal::NotWanted);
         }
-        // Before the offering node reports that it dropped the replica.
+        // Sent before the offering node reports that it dropped the replica.
         self.cluster.tell_changes().await;
         PeerReply::Taken
     }
@@ -191,9 +191,9 @@ impl PeerServer {
         is_taken
     }
 
-    /// Promotes this node's replica of a segment, if it has one: from now on it keeps it. A
-    /// transfer in progress must end first: it may come from the node that offers the replica,
-    /// which must not evict it before.
+    /// Promotes this node's replica of a segment to the primary one, if it has a replica, so that
+    /// it is kept from now on. A transfer in progress must end first: it may come from the offering
+    /// node, which must not evict the segment before that.
     async fn promote_replica(&self, name: &SegmentName) -> bool {
         if let Some(segment) = self.store.growing(name) {
             let whole = poll_fn(|cx| segment.poll_more(cx, segment.len() - 1)).await;
@@ -208,7 +208,7 @@ impl PeerServer {
     async fn fill(&self, name: SegmentName, bytes: u32, origin: OriginRef) -> Option<Arc<Segment>> {
         let has_more = origin.index == 0 && origin.object_bytes > u64::from(bytes);
         let (wanted, why) = (Wanted { name, bytes, has_more }, self.why(&origin));
-        // Both of one config: routes have other numbers in another.
+        // Both of one config: another config numbers its routes differently.
         let (catalog, remotes) = self.handler.in_force();
         let route = catalog.sites().by_key(origin.site)?;
         if route.origin().is_some() {
@@ -244,7 +244,8 @@ impl PeerServer {
     }
 }
 
-/// The place of a file that another node seeks here, which would be announced if it is there.
+/// The place of a file that another node seeks here; this node would announce the place if the file
+/// existed.
 fn unannounced(catalog: &Catalog, name: SegmentName, place: FilePlace) -> Option<AnnouncedPath> {
     let route = catalog.sites().by_key(place.route).filter(|route| route.is_partition())?;
     let is_shown = route.folder()?.shows(&[b"/", &*place.path].concat());
@@ -252,14 +253,14 @@ fn unannounced(catalog: &Catalog, name: SegmentName, place: FilePlace) -> Option
     is_meant.then(|| AnnouncedPath { route: place.route, relative: place.path.into() })
 }
 
-/// Why another node has this one fill a segment.
+/// Why another node asks this one to fill a segment.
 #[derive(Clone, Copy)]
 enum FillReason {
-    /// The other has the lease, and no room: a remote fill.
+    /// The other node has the lease but no room: a remote fill.
     HasRoom,
     /// The file is on this node's disk.
     HasFile,
-    /// The other considers this node the owner.
+    /// The other node considers this one the owner.
     IsOwner,
 }
 

@@ -117,7 +117,7 @@ fn register_sessions(registry: &Registry, node: &Weak<Node>) {
     registry.register_samples("skep_pool_sessions", help, Box::new(read));
 }
 
-/// Registers what servers say of themselves.
+/// Registers the values that servers report in their status.
 fn register_agents(registry: &Registry, node: &Weak<Node>) {
     let samples = |name: &str, help: &str, of: fn(&AgentReport) -> Vec<(Labels, f64)>| {
         let node = Weak::clone(node);
@@ -174,7 +174,7 @@ fn agent_samples(
     samples
 }
 
-/// Registers what became of files that applications have named.
+/// Registers the outcomes for files that applications named.
 fn register_files(registry: &Registry, node: &Weak<Node>) {
     let node = Weak::clone(node);
     let read = move || -> Vec<(Labels, f64)> {

@@ -1,10 +1,10 @@
 //! Selects the origin to ask: the first one without a recent failure.
 //!
-//! Pure. An origin that failed is avoided for a time that doubles with each further failure;
-//! a success resets it. When all are avoided, the one whose time ends first is asked: a
-//! client is better served by a doubtful origin than by none.
+//! Pure. An origin that failed is avoided for a time that doubles with each further failure; a
+//! success resets it. If all are avoided, the one whose time ends first is asked: an unreliable
+//! origin serves a client better than none.
 
-/// What is known about one origin.
+/// The recent results of one origin.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct OriginHealth {
     failures: u32,
@@ -12,12 +12,12 @@ pub(crate) struct OriginHealth {
 }
 
 impl OriginHealth {
-    /// It answered.
+    /// Records a success.
     pub(crate) fn succeed(&mut self) {
         *self = Self::default();
     }
 
-    /// It failed. Requests that fail together count once.
+    /// Records a failure. Requests that fail together count once.
     pub(crate) fn fail(&mut self, now_ms: u64, avoid_ms: u64, avoid_ms_max: u64) {
         if now_ms < self.avoid_until_ms {
             return;
@@ -32,14 +32,14 @@ impl OriginHealth {
     }
 }
 
-/// The place of the origin to ask, other than those in `tried`.
+/// The index of the origin to ask, other than those in `tried`.
 pub(crate) fn pick(origins: &[OriginHealth], tried: &[usize], now_ms: u64) -> Option<usize> {
     let left = origins.iter().enumerate().filter(|(place, _)| !tried.contains(place));
     let rank = |health: &OriginHealth| match health.is_avoided(now_ms) {
         true => health.avoid_until_ms,
         false => 0,
     };
-    // Of equals the first.
+    // Of equal ones, the first.
     left.min_by_key(|(_, health)| rank(health)).map(|(place, _)| place)
 }
 

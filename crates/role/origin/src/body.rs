@@ -1,11 +1,11 @@
-//! The body of an origin's response, read as it arrives and counted to the byte.
+//! The body of an origin's response, read as it arrives and checked to the byte.
 //!
 //! Invariants:
 //! - `Ok(0)` means that the body is complete: by its framing, by the range in its head, and
 //!   because no bytes followed it.
 //! - After an error every further call fails. The bytes returned before are correct, so the
 //!   reader may continue from there with another request.
-//! - The connection goes back to the pool with the last byte, or is closed.
+//! - The connection is returned to the pool with the last byte, or is closed.
 
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
@@ -23,21 +23,21 @@ use crate::origins::Origins;
 /// A body that is being received.
 pub struct Body {
     origins: Rc<Origins>,
-    /// Which origin sends it.
+    /// Index of the origin that sends it.
     place: usize,
-    /// `None` when the body is over, well or not.
+    /// `None` once the body has ended, successfully or not.
     lease: Option<PooledConn>,
     decoder: BodyDecoder,
-    /// Bytes received with the head, and how many of them were read.
+    /// Bytes received with the head, and the number of them that were read.
     carry: Vec<u8>,
     carry_taken: usize,
     start: u64,
-    /// Bytes handed out.
+    /// Number of bytes returned.
     taken: u64,
-    /// Bytes announced, if they were.
+    /// Number of bytes announced, if known.
     expected: Option<u64>,
     keeps_connection: bool,
-    /// The pace that it must keep, if any.
+    /// The required minimum pace, if any.
     pace: Option<Pace>,
     failed: Option<Fault>,
 }
@@ -46,11 +46,11 @@ pub struct Body {
 #[derive(Default)]
 struct Pace {
     bytes: u64,
-    /// Time in which nothing was there to read.
+    /// Time without any byte to read, in milliseconds.
     waited_ms: u64,
 }
 
-/// How the head delimits a body, and what of the body came with it.
+/// How the head delimits a body, and the bytes of the body received with it.
 pub(crate) struct Start {
     pub(crate) framing: ResponseFraming,
     pub(crate) keeps_connection: bool,
@@ -85,17 +85,17 @@ impl Body {
         Ok(body)
     }
 
-    /// Requires a minimum pace from now on, below which the body counts as stalled: a request
-    /// waits for all of it. Without this a body may trickle, as a stream of events does.
+    /// Requires a minimum pace from now on, below which the body counts as stalled, because a
+    /// request waits for all of it. Otherwise a body may trickle, as a stream of events does.
     pub fn hurry(&mut self) {
         self.pace = Some(Pace::default());
     }
 
-    /// Reads the next bytes into the front of `buffer`, which is not empty; 0: the body is
-    /// complete. May be dropped while it waits; nothing is lost.
+    /// Reads the next bytes into the front of `buffer`, which must not be empty; 0: the body is
+    /// complete. May be dropped while it waits, without losing bytes.
     ///
     /// # Errors
-    /// The origin stalled, or what it sent is not what it had announced.
+    /// The origin stalled, or the bytes do not match what it announced.
     pub async fn next(&mut self, buffer: &mut [u8]) -> Result<usize, OriginError> {
         assert!(!buffer.is_empty(), "no room for a body");
         let fault = match (&self.failed, &self.lease) {
@@ -114,8 +114,8 @@ impl Body {
         Err(self.origins.error(self.place, fault))
     }
 
-    /// Discards the bytes before `offset` of the object: for an origin that sent the whole in
-    /// response to a range request.
+    /// Discards the bytes before `offset` of the object, for an origin that sent the whole object
+    /// in response to a range request.
     ///
     /// # Errors
     /// As [`Body::next`]; and [`Fault::Short`] if the body ends before `offset`.
@@ -132,12 +132,12 @@ impl Body {
         Ok(())
     }
 
-    /// Where in the object the next byte belongs.
+    /// Offset of the next byte in the object.
     pub fn position(&self) -> u64 {
         self.start + self.taken
     }
 
-    /// Bytes to come, if that is known.
+    /// Number of remaining bytes, if known.
     pub fn left_bytes(&self) -> Option<u64> {
         self.expected.map(|expected| expected - self.taken)
     }
@@ -155,14 +155,14 @@ impl Body {
                 self.finish(is_at_end)?;
                 return Ok(decoded);
             }
-            // Chunks have lines that are no bytes of the body.
+            // Chunk lines contain no bytes of the body.
             if decoded > 0 {
                 return Ok(decoded);
             }
         }
     }
 
-    /// Bytes as they are on the wire; 0 is the end of the stream.
+    /// Reads bytes in wire form; 0: the end of the stream.
     async fn receive(&mut self, buffer: &mut [u8]) -> Result<usize, Fault> {
         let carried = &self.carry[self.carry_taken..];
         if !carried.is_empty() {
@@ -174,7 +174,7 @@ impl Body {
         let Some(lease) = &self.lease else { return Ok(0) };
         let (worker, stall_ms) = (self.origins.worker(), self.origins.limits().progress_timeout_ms);
         let limit_ms = self.pace.as_ref().map_or(stall_ms, |pace| pace.limit_ms(stall_ms));
-        // From now on and not since the last time: the reader may be slow.
+        // Measured from now, since the reader may have been slow.
         lease.conn.expire_after(limit_ms, TimeoutCause::Response);
         let began_ms = worker.now_ms();
         let received = lease.conn.recv(buffer).await.map_err(|error| match error {
@@ -187,8 +187,8 @@ impl Body {
         Ok(received)
     }
 
-    /// Moves the body's bytes to the front: how many bytes were consumed, and
-    /// how many of them are the body's.
+    /// Moves the body's bytes to the front; returns the number of bytes consumed, and of bytes of
+    /// the body.
     fn decode(&mut self, buffer: &mut [u8]) -> Result<(usize, usize), Reject> {
         let (mut consumed, mut decoded) = (0, 0);
         while consumed < buffer.len() && !self.decoder.is_done() {
@@ -222,7 +222,7 @@ impl Body {
         self.finish(true)
     }
 
-    /// The framing says that the body is over. `is_at_end`: nothing more came.
+    /// Handles the end of the body by its framing. `is_at_end`: no further bytes were received.
     fn finish(&mut self, is_at_end: bool) -> Result<(), Fault> {
         if let Some(expected) = self.expected {
             if self.taken < expected {
@@ -230,8 +230,8 @@ impl Body {
             }
             let is_behind = |lease: &PooledConn| has_bytes(&lease.conn);
             if !is_at_end || self.lease.as_ref().is_some_and(is_behind) {
-                // RFC 9112 6.3 lets a client ignore them. A cache had better
-                // not: who can't count may have sent half of an object.
+                // RFC 9112 6.3 allows a client to ignore further bytes. A cache should not: an
+                // origin that counts wrongly may have sent half of an object.
                 return Err(Fault::Long { expected });
             }
         }
@@ -246,7 +246,7 @@ impl Body {
 }
 
 impl Pace {
-    /// How long the next bytes may take, if none may take longer than `stall_ms`.
+    /// Time limit for the next bytes; no wait is longer than `stall_ms`.
     fn limit_ms(&self, stall_ms: u64) -> u64 {
         stall_ms.min(stall_ms.saturating_mul(PACE_STALLS).saturating_sub(self.waited_ms))
     }
@@ -260,7 +260,7 @@ impl Pace {
     }
 }
 
-/// Whether there is something to read at this moment, and not the end.
+/// Whether bytes can be read at this moment; false at the end of the stream.
 fn has_bytes(conn: &Conn) -> bool {
     let polled = conn.poll_recv(&Context::from_waker(Waker::noop()), &mut [0]);
     matches!(polled, Poll::Ready(Ok(n)) if n > 0)

@@ -1,4 +1,4 @@
-//! Counters of a worker's client of origins. One writer, its worker; any reader.
+//! Counters of a worker's client of origins. Written by that worker only; readable by any thread.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -17,25 +17,25 @@ pub struct OriginCounters {
     failures: [AtomicU64; KINDS],
 }
 
-/// A snapshot of counters; those of several workers add up.
+/// A snapshot of counters; those of several workers can be added.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OriginTotals {
-    /// Calls of [`crate::Origins::open`].
+    /// Number of calls of [`crate::Origins::open`].
     pub asked: u64,
-    /// Requests sent or attempted: one for each attempt.
+    /// Requests sent or attempted: one per attempt.
     pub requests: u64,
-    /// Requests beyond the first of their call, at whichever origin.
+    /// Requests beyond the first of each call, at any origin.
     pub retries: u64,
-    /// Requests that went over a kept connection.
+    /// Requests sent over a kept connection.
     pub reused: u64,
-    /// Bytes of bodies, as they were handed out.
+    /// Bytes of bodies that were returned.
     pub body_bytes: u64,
     /// Failures, in the order of [`FaultKind::ALL`].
     pub failures: [u64; KINDS],
 }
 
 impl OriginCounters {
-    /// The values now.
+    /// The current values.
     pub fn totals(&self) -> OriginTotals {
         let mut totals = OriginTotals {
             asked: self.asked.load(Relaxed),
@@ -74,12 +74,12 @@ impl OriginCounters {
 }
 
 impl OriginTotals {
-    /// How often an origin failed in this way.
+    /// Number of failures of this kind.
     pub fn failed(&self, kind: FaultKind) -> u64 {
         self.failures[kind as usize]
     }
 
-    /// Adds those of another worker.
+    /// Adds the counts of another worker.
     pub fn add(&mut self, other: &Self) {
         self.asked += other.asked;
         self.requests += other.requests;
@@ -92,7 +92,7 @@ impl OriginTotals {
     }
 }
 
-/// Adds to an atomic that has a single writer: no lock prefix.
+/// Adds to an atomic with a single writer, which needs no lock prefix.
 fn bump(value: &AtomicU64, n: u64) {
     value.store(value.load(Relaxed).wrapping_add(n), Relaxed);
 }

@@ -10,7 +10,7 @@ use skep_upstream::UpstreamError;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("origin {origin}: {fault}")]
 pub struct OriginError {
-    /// URL of the origin that was asked last.
+    /// URL of the last origin that was asked.
     pub origin: Arc<str>,
     /// The failure.
     pub fault: Fault,
@@ -19,49 +19,49 @@ pub struct OriginError {
 /// A failure of an origin, or of this machine.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    /// The path or host can't be sent as they are: the caller is to blame.
+    /// The path or host cannot be sent: the caller is to blame.
     #[error("cannot ask: {0}")]
     Ask(&'static str),
     /// Its name has no address.
     #[error("its name has no address: {0}")]
     Name(String),
-    /// No connection to any of its addresses.
+    /// None of its addresses could be connected to.
     #[error("{0}")]
     Connect(String),
-    /// As many connections as allowed are in use, or this machine has none
-    /// left. The origin is not to blame.
+    /// As many connections as allowed are in use, or this machine has no resources left. The origin
+    /// is not to blame.
     #[error("{0}")]
     Busy(String),
-    /// No head in time.
+    /// The head was not received in time.
     #[error("did not answer in time")]
     Late,
-    /// No byte of the body in time.
+    /// No byte of the body was received in time.
     #[error("stalled in the body at byte {at}")]
     Stalled {
-        /// Bytes that came.
+        /// Number of bytes received.
         at: u64,
     },
     /// The connection ended before the head was complete.
     #[error("its connection broke before an answer")]
     Broken,
-    /// The head or the chunks are not HTTP as we accept it.
+    /// The head or the chunks are not valid HTTP.
     #[error("answered malformed HTTP: {0}")]
     Malformed(&'static str),
-    /// The body ended before what its head announced.
+    /// The body ended before its announced length.
     #[error("the body ended at byte {at} instead of {}", Wanted(*.expected))]
     Short {
-        /// Bytes that came.
+        /// Number of bytes received.
         at: u64,
-        /// Bytes that were announced, if they were.
+        /// Number of bytes announced, if known.
         expected: Option<u64>,
     },
-    /// The body, or what came behind it, is longer than announced.
+    /// The body is longer than announced, or further bytes followed it.
     #[error("sent more than the {expected} bytes that it had announced")]
     Long {
-        /// Bytes that were announced.
+        /// Number of bytes announced.
         expected: u64,
     },
-    /// A partial response for another range than requested, or one that contradicts itself.
+    /// A partial response with another range than requested, or a contradictory one.
     #[error("answered another range than it was asked for: {0}")]
     Range(&'static str),
 }
@@ -80,12 +80,12 @@ pub enum FaultKind {
     Short,
     Long,
     Range,
-    /// An answer 500, 502, 503 or 504: no fault, but reason to ask elsewhere.
+    /// A response 500, 502, 503 or 504: not a fault, but a reason to ask another origin.
     Status,
 }
 
 impl FaultKind {
-    /// Every kind, in the order of its number.
+    /// All kinds, in the order of their numbers.
     pub const ALL: [Self; 12] = [
         Self::Ask,
         Self::Name,
@@ -101,7 +101,7 @@ impl FaultKind {
         Self::Status,
     ];
 
-    /// Stable name, for labels.
+    /// Stable name, used in labels.
     pub fn name(self) -> &'static str {
         match self {
             Self::Ask => "ask",
@@ -121,7 +121,6 @@ impl FaultKind {
 }
 
 impl Fault {
-    /// Its kind.
     pub fn kind(&self) -> FaultKind {
         match self {
             Self::Ask(_) => FaultKind::Ask,
@@ -138,12 +137,12 @@ impl Fault {
         }
     }
 
-    /// Whether the origin is to blame, not this machine.
+    /// Whether the origin is to blame, rather than this machine.
     pub fn blames_origin(&self) -> bool {
         !matches!(self, Self::Ask(_) | Self::Busy(_))
     }
 
-    /// Of the connection, before the head was complete.
+    /// A fault of the connection before the head was complete.
     pub(crate) fn before_head(error: &ConnError) -> Self {
         match error {
             ConnError::Io(_) => Self::Broken,
@@ -167,7 +166,7 @@ impl From<Reject> for Fault {
     }
 }
 
-/// A number of bytes that may be unknown, in words.
+/// A number of bytes that may be unknown, as text.
 struct Wanted(Option<u64>);
 
 impl std::fmt::Display for Wanted {

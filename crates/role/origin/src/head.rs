@@ -1,4 +1,4 @@
-//! The head of an origin's response: the object's metadata, and which of its bytes follow.
+//! The head of an origin's response: the object's metadata, and the range of bytes that follow.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -20,30 +20,29 @@ use crate::request::{Ask, Condition};
 /// The head of a response, parsed and checked against the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Head {
-    /// What a cache goes by: status, validators, dates, directives.
+    /// The fields that a cache uses: status, validators, dates, directives.
     pub meta: ResponseMeta,
-    /// Length of the whole object in bytes, as far as the answer tells: also
-    /// of a 206 and a 416.
+    /// Length of the whole object in bytes, if the response states it: also for a 206 and a 416.
     pub total_bytes: Option<u64>,
-    /// Where in the object the body begins: 0 unless the status is 206.
+    /// Offset of the body in the object: 0 unless the status is 206.
     pub start: u64,
-    /// Where it ends, if that is known in advance.
+    /// Offset of the end of the body, if known in advance.
     pub end: Option<u64>,
-    /// Lines `Name: value\r\n` for clients. Without what
-    /// concerns one hop, the framing and the range of this answer, its date and
-    /// its age. A Content-Range is one without meaning, for replies with the whole.
+    /// Field lines `Name: value\r
+    /// ` for clients, without hop-by-hop fields and without the framing, range, date and age of this
+    /// response. A Content-Range in it is one without meaning, for replies with the whole object.
     pub fields: Vec<u8>,
 }
 
 /// The result of a conditional request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Revalidated {
-    /// 304: the stored response stays, with this head.
+    /// 304: the stored response stays valid, with this head.
     Kept(Box<Head>),
     /// The response replaces the stored one, whatever its status.
     Replaced,
-    /// 304 for another version than the stored one, or for one that may no longer be stored:
-    /// ask again without conditions (RFC 9111 4.3.4).
+    /// 304 for another version than the stored one, or for one that may no longer be stored: ask
+    /// again without conditions (RFC 9111 4.3.4).
     AskAgain,
 }
 
@@ -53,22 +52,22 @@ impl Head {
         self.meta.validators()
     }
 
-    /// Bytes that name the version of the object; `None`: parts of two answers can't be joined.
+    /// Identifies the version of the object; `None`: parts of two responses cannot be combined.
     pub fn version(&self) -> Option<Vec<u8>> {
         self.meta.version(self.total_bytes)
     }
 
-    /// Bytes on the heap.
+    /// Heap memory, in bytes.
     pub fn heap_bytes(&self) -> usize {
         self.fields.capacity() + self.meta.heap_bytes()
     }
 
-    /// The status of a response with the whole object: a 206 is due only to our range request.
+    /// The status of a response with the whole object: a 206 is only due to our range request.
     pub fn whole_status(&self) -> u16 {
         if self.meta.status == 206 { 200 } else { self.meta.status }
     }
 
-    /// What to do with `answer`, to a request on condition that this changed.
+    /// How to handle `answer`, the response to a conditional request that validates this one.
     pub fn revalidated(&self, answer: &Self, policy: &CachePolicy) -> Revalidated {
         match validated(&[&self.meta], &answer.meta) {
             Validated::Replaced => Revalidated::Replaced,
@@ -76,7 +75,8 @@ impl Head {
             Validated::Fresh(_) => {
                 let stored = (&self.meta, self.field_lines());
                 let news = (&answer.meta, answer.field_lines());
-                // An answer that is for one client, or for no cache, is not for all who ask.
+                // A response that is for one client, or for no cache, is not for all waiting
+                // requests.
                 let Ok((meta, fields)) = updated(stored, news, &RequestMeta::PLAIN_GET, policy)
                 else {
                     return Revalidated::AskAgain;
@@ -86,7 +86,7 @@ impl Head {
         }
     }
 
-    /// Its fields: name and value.
+    /// Its fields, as name and value.
     pub fn field_lines(&self) -> impl Iterator<Item = FieldLine<'_>> + Clone {
         self.lines().map(|(name, line)| {
             let value = line.get(name.len() + 1..).unwrap_or_default();
@@ -94,7 +94,7 @@ impl Head {
         })
     }
 
-    /// Its fields: name, and line with name and end.
+    /// Its fields, as name and complete line.
     pub fn lines(&self) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
         let named = |line| {
             let mut parts = <[u8]>::splitn(line, 2, |byte| *byte == b':');
@@ -103,11 +103,10 @@ impl Head {
         self.fields.split_inclusive(|byte| *byte == b'\n').map(named)
     }
 
-    /// The head as that of an answer with the whole, for another cache at
-    /// `now_unix_ms`.
+    /// The head in the form of a response with the whole object, for another cache at `now_unix_ms`.
     pub fn to_text(&self, now_unix_ms: u64) -> Vec<u8> {
         let since_ms = now_unix_ms.saturating_sub(self.meta.times.received_unix_ms);
-        // Rounded up: what is older is fresh for less long.
+        // Rounded up: an older response is fresh for a shorter time.
         let age_s = (self.meta.initial_age_ms().saturating_add(since_ms)).div_ceil(1000);
         let mut text = Vec::new();
         write_status_line(&mut text, self.whole_status());
@@ -121,21 +120,22 @@ impl Head {
         text
     }
 
-    /// Parses [`Self::to_text`], received just now; `None`: it is no such head.
+    /// Parses [`Self::to_text`], received just now; `None`: it is invalid.
     pub fn from_text(text: &[u8], now_unix_ms: u64) -> Option<Self> {
         let mut slots = FieldSlots::new();
         let head = parse_response(&mut slots, text, Method::Get, &RESPONSE_HEAD).ok()?;
         Self::new(&head, &Ask::default(), (now_unix_ms, now_unix_ms)).ok()
     }
 
-    /// What matters to caches of a response to a request for the whole, of any client.
+    /// The caching metadata of a response to a request for the whole object, of any client.
     pub fn meta_of_whole(head: &ResponseHead<'_, '_>, times: ExchangeTimes) -> ResponseMeta {
         let lines = head.fields.iter().map(|(name, value)| (name.as_bytes(), value));
         let is_open_ended = head.framing == ResponseFraming::UntilClose;
         ResponseMeta { is_open_ended, ..ResponseMeta::parse(head.status, lines, times) }
     }
 
-    /// Such a response, with its [`Head::meta_of_whole`]; without the fields that `leaves_out` names.
+    /// The head of such a response, with its [`Head::meta_of_whole`]; without the fields for which
+    /// `leaves_out` returns true.
     pub fn of_whole(
         head: &ResponseHead<'_, '_>,
         meta: ResponseMeta,
@@ -157,7 +157,7 @@ impl Head {
         tags(self.field_lines())
     }
 
-    /// Checks `head` against what was asked.
+    /// Checks `head` against the request.
     pub(crate) fn new(
         head: &ResponseHead<'_, '_>,
         ask: &Ask<'_>,
@@ -180,9 +180,8 @@ impl Head {
         Ok(new)
     }
 
-    /// RFC 9110 15.3.7: a 206 to If-Range may leave out fields that the asker
-    /// knows, Last-Modified among them, but no entity tag. The 206 itself says
-    /// that the date still holds.
+    /// RFC 9110 15.3.7: a 206 to If-Range may omit fields that the client knows, including
+    /// Last-Modified, but not an entity tag. The 206 itself confirms the date.
     fn adopt_pinned_date(&mut self, ask: &Ask<'_>) {
         if let Condition::Pinned(Validators { etag: "", last_modified }) = ask.condition
             && self.meta.status == 206
@@ -193,7 +192,7 @@ impl Head {
     }
 }
 
-/// Which bytes of the object follow, and its length.
+/// The range of the object's bytes that follow, and the object's length.
 struct Part {
     total_bytes: Option<u64>,
     start: u64,
@@ -218,7 +217,8 @@ fn part_of(head: &ResponseHead<'_, '_>, ask: &Ask<'_>) -> Result<Part, Fault> {
     }
 }
 
-/// RFC 9110 15.3.7: one part, from where it was asked for, at most as long.
+/// RFC 9110 15.3.7: one part, which begins at the requested offset and is at most as long as
+/// requested.
 fn partial(
     head: &ResponseHead<'_, '_>,
     ask: &Ask<'_>,
@@ -241,8 +241,8 @@ fn partial(
     Ok(Part { total_bytes, start: range.start, end: Some(range.end) })
 }
 
-/// `bytes 0-9/100`, `bytes 0-9/*` or `bytes */100` (RFC 9110 14.4): the range,
-/// not empty, and the length of the whole.
+/// Parses `bytes 0-9/100`, `bytes 0-9/*` or `bytes */100` (RFC 9110 14.4): the range, which is not
+/// empty, and the length of the whole.
 fn content_range(value: &[u8]) -> Option<(Option<Range<u64>>, Option<u64>)> {
     let value = std::str::from_utf8(value).ok()?;
     let (unit, rest) = value.split_once(' ')?;
@@ -259,20 +259,20 @@ fn content_range(value: &[u8]) -> Option<(Option<Range<u64>>, Option<u64>)> {
     (first <= last).then_some((Some(first..last.checked_add(1)?), total))
 }
 
-/// Digits only: `str::parse` takes a sign.
+/// Digits only: `str::parse` accepts a sign.
 fn number(digits: &str) -> Option<u64> {
     digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
 }
 
-/// Value of a field that may stand in one line only; `None` if it is in more.
+/// Value of a field that must occur in one line only; `None` if it occurs in more.
 fn first<'b>(head: &ResponseHead<'_, 'b>, field: Known) -> Option<&'b [u8]> {
     let mut values = head.fields.known_all(field);
     let value = values.next()?;
     values.next().is_none().then_some(value)
 }
 
-/// Fields that a later reply from memory must not repeat. Content-Range says something of a 206 and
-/// a 416 only (RFC 9110 14.4); elsewhere it is a field like any other, and stored (RFC 9111 3.1).
+/// Fields that a later reply from memory must not repeat. Content-Range has a meaning in a 206 and a
+/// 416 only (RFC 9110 14.4); in other responses it is stored like any other field (RFC 9111 3.1).
 fn is_of_this_answer(name: &[u8], status: u16) -> bool {
     match Known::of(name) {
         Some(Known::Date | Known::Age) => true,

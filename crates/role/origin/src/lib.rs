@@ -1,5 +1,5 @@
-//! The client of a site's origins: HTTP/1.1 servers that a site's bytes come from instead of
-//! a directory.
+//! The client of a site's origins: HTTP/1.1 servers that provide a site's bytes in place of a
+//! directory.
 //!
 //! ```text
 //!  Origins::open(Ask) -> pick an origin -> addresses -> kept or new connection
@@ -11,14 +11,14 @@
 //!       skep-httpcache (pure) <'           '-> next(): bytes of exactly that range
 //! ```
 //!
-//! One [`Origins`] belongs to one worker, as its connections do. A role in form of a
-//! library: `role/node` is built on it.
+//! One [`Origins`] belongs to one worker, as its connections do. This role has the form of a
+//! library, on which `role/node` is built.
 //!
 //! Invariants:
-//! - A body ends in `Ok(0)` only if it had exactly the bytes that its head announced, by
-//!   range, length and chunks alike; anything else is an error.
-//! - No request is repeated after its reply was returned: a reader that needs the rest of a
-//!   broken body requests it, pinned to the version that it has.
+//! - A body ends in `Ok(0)` only if it had exactly the bytes that its head announced, by range,
+//!   length and chunks; anything else is an error.
+//! - No request is repeated after its reply was returned: a reader that needs the rest of a broken
+//!   body requests it, pinned to the version that it has.
 //! - Only parsed end-to-end fields are returned, no hop-by-hop fields.
 //! - A connection is kept only if its reply was read to the end and no bytes followed it.
 

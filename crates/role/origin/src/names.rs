@@ -1,8 +1,8 @@
-//! Addresses of an origin: resolved off the worker, cached for a while.
+//! Addresses of an origin: resolved on another thread, and cached.
 //!
-//! Invariants: at most one look-up of a name runs per worker. Once there were addresses, no
-//! request waits for a look-up, and an unreachable name server does not make a reachable
-//! origin unavailable.
+//! Invariants: each worker runs at most one look-up of a name at a time. Once addresses were found,
+//! no request waits for a look-up, and an unreachable name server does not make a reachable origin
+//! unavailable.
 
 use std::cell::RefCell;
 use std::io;
@@ -16,7 +16,7 @@ use crate::error::Fault;
 use crate::limits::ADDRESSES_MAX;
 use crate::url::OriginUrl;
 
-/// Finds the addresses of a host and port; may block.
+/// Resolves a host and port to addresses; may block.
 pub type Lookup = Arc<dyn Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync>;
 
 /// The system's resolver.
@@ -48,8 +48,8 @@ impl Addresses {
         Self { lookup, known, running: RefCell::default() }
     }
 
-    /// At least one address, the one to try first in front. Waits for at most
-    /// `timeout_ms`, and only if none was ever known.
+    /// At least one address; the first is to be tried first. Waits at most `timeout_ms`, and only
+    /// if no address was ever found.
     pub(crate) async fn get(
         &self,
         url: &OriginUrl,
@@ -79,14 +79,14 @@ impl Addresses {
         self.learn(found.unwrap_or_else(ended), now_ms.saturating_add(fresh_ms))
     }
 
-    /// Requests a new look-up for the next caller, since no address could be connected to.
+    /// Requests a new look-up by the next caller, since no address could be connected to.
     pub(crate) fn doubt(&self, url: &OriginUrl) {
         if url.literal().is_none() {
             self.known.borrow_mut().fresh_until_ms = 0;
         }
     }
 
-    /// The result of the last look-up, returned once.
+    /// The result of the last look-up; returned once.
     fn finished(&self) -> Option<Found> {
         let mut running = self.running.borrow_mut();
         let receiver = running.as_ref()?;
@@ -98,7 +98,7 @@ impl Addresses {
         Some(found.unwrap_or_else(ended))
     }
 
-    /// Stores a result; old addresses survive a failed look-up.
+    /// Stores a result; old addresses are kept after a failed look-up.
     fn learn(&self, found: Found, fresh_until_ms: u64) -> Result<Vec<SocketAddr>, Fault> {
         let mut known = self.known.borrow_mut();
         match found {
@@ -115,8 +115,8 @@ impl Addresses {
         Ok(known.addresses.clone())
     }
 
-    /// The running look-up; starts one if there is none. On a thread of its own: a resolver may
-    /// hang for many seconds, and must not block the worker's few threads for disks.
+    /// The look-up in progress; starts one if there is none. It runs on its own thread: a resolver
+    /// may block for many seconds, and must not occupy the worker's few disk threads.
     fn start(&self, url: &OriginUrl) -> watch::Receiver<Option<Found>> {
         let mut running = self.running.borrow_mut();
         if let Some(receiver) = &*running {
@@ -128,7 +128,7 @@ impl Addresses {
             let found = lookup(&host, port).map_err(|error| error.to_string());
             sender.send_replace(Some(found));
         };
-        // Without a thread the sender is gone, which the receiver shows.
+        // Without a thread the sender is dropped, which the receiver detects.
         if let Err(error) = std::thread::Builder::new().name("skep-name".to_owned()).spawn(job) {
             tracing::warn!(%error, "no thread to look an origin's name up");
         }

@@ -1,5 +1,5 @@
-//! The origins of one site, as one worker knows them: their addresses, their health, and the
-//! connections to them.
+//! One worker's view of the origins of a site: their addresses, their health, and the connections
+//! to them.
 
 mod ask;
 
@@ -24,7 +24,7 @@ pub struct Origins {
     pool: Rc<ConnectionPool>,
     limits: OriginLimits,
     counters: Arc<OriginCounters>,
-    /// In the order of preference; at least one.
+    /// In order of preference; at least one.
     origins: Vec<Origin>,
     /// One for each origin.
     health: RefCell<Vec<OriginHealth>>,
@@ -36,13 +36,12 @@ struct Origin {
 }
 
 impl Origins {
-    /// A client of `urls`, at least one, the first of which is asked as long as
-    /// it is well.
+    /// A client of `urls`, of which there is at least one; the first is asked while it works.
     pub fn new(worker: &Rc<Worker>, urls: Vec<OriginUrl>, limits: OriginLimits) -> Rc<Self> {
         Self::with_lookup(worker, urls, limits, &names::system())
     }
 
-    /// The same with another resolver than the system's.
+    /// The same with another resolver than that of the system.
     pub fn with_lookup(
         worker: &Rc<Worker>,
         urls: Vec<OriginUrl>,
@@ -72,7 +71,7 @@ impl Origins {
         &self.counters
     }
 
-    /// Records the failure of an attempt or a body.
+    /// Records a fault of an attempt or a body.
     pub(crate) fn note_fault(&self, place: usize, fault: &Fault) {
         tracing::debug!(origin = %self.origins[place].url.text(), %fault, "origin failed");
         self.counters.count_failure(fault.kind());

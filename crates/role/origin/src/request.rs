@@ -1,4 +1,4 @@
-//! A request to an origin, and its form on the wire.
+//! A request to an origin, and its wire form.
 
 use std::ops::Range;
 
@@ -14,12 +14,12 @@ use crate::url::OriginUrl;
 /// A GET.
 #[derive(Clone, Debug, Default)]
 pub struct Ask<'a> {
-    /// Path and query, as they go into a request target; begins with a slash.
-    /// The origin's base is put in front.
+    /// Path and query, in the form of a request target; begins with a slash. The origin's base is
+    /// prepended.
     pub path_and_query: &'a [u8],
     /// Field Host; `None`: the origin's own name.
     pub host: Option<&'a str>,
-    /// Bytes wanted; an end of `u64::MAX`: to the end. `None`: the whole.
+    /// Requested bytes; an end of `u64::MAX`: up to the end. `None`: the whole.
     pub range: Option<Range<u64>>,
     /// The condition of the request.
     pub condition: Condition<'a>,
@@ -28,19 +28,19 @@ pub struct Ask<'a> {
 /// The condition of a request (RFC 9110 13).
 #[derive(Clone, Copy, Debug, Default)]
 pub enum Condition<'a> {
-    /// Nothing.
+    /// None.
     #[default]
     None,
-    /// The range only of this version, If-Range: of another version the reply
-    /// is the whole, with 200. Only a strong entity tag, or a date where there
-    /// is no tag, can be sent; so always compare the version of the reply.
+    /// Request the range of this version only (If-Range): for another version the reply is the
+    /// whole, with 200. Only a strong entity tag, or a date if there is no tag, can be sent;
+    /// therefore always compare the version of the reply.
     Pinned(Validators<'a>),
-    /// Nothing but 304 if it still is this version, If-None-Match or
-    /// If-Modified-Since: revalidation. May go with a range.
+    /// Respond only with 304 if the version is still current (If-None-Match or If-Modified-Since):
+    /// revalidation. May be combined with a range.
     Unless(Validators<'a>),
 }
 
-/// Refuses what is not a target or host: it would end up as other lines.
+/// Refuses an invalid target or host, which could inject header lines.
 pub(crate) fn check(ask: &Ask<'_>) -> Result<(), Fault> {
     let is_target = |byte: &u8| byte.is_ascii_graphic() && !b"#\"<>".contains(byte);
     if ask.path_and_query.first() != Some(&b'/') || !ask.path_and_query.iter().all(is_target) {
@@ -65,8 +65,8 @@ pub(crate) fn write(out: &mut Vec<u8>, url: &OriginUrl, ask: &Ask<'_>) {
     out.extend_from_slice(ask.path_and_query);
     out.extend_from_slice(b" HTTP/1.1\r\n");
     write_field(out, "Host", ask.host.unwrap_or(url.authority()).as_bytes());
-    // Ranges of one coding and sizes that agree: what clients accept is for
-    // the node to see to.
+    // Ensures ranges of one coding and matching sizes: codings that clients accept are applied by
+    // the node.
     write_field(out, "Accept-Encoding", b"identity");
     write_field(out, "Via", format!("1.1 {VIA_NAME}").as_bytes());
     if let Some(range) = &ask.range {
@@ -75,7 +75,7 @@ pub(crate) fn write(out: &mut Vec<u8>, url: &OriginUrl, ask: &Ask<'_>) {
     match &ask.condition {
         Condition::Pinned(version) if ask.range.is_some() => write_if_range(out, version),
         Condition::None | Condition::Pinned(_) => {}
-        // Both, for origins that know one only.
+        // Both are sent, for origins that support only one of them.
         Condition::Unless(version) => write_conditions(out, &[*version]),
     }
     out.extend_from_slice(b"\r\n");

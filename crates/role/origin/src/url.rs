@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use skep_http::Host;
 
-/// A checked URL of an origin.
+/// A validated URL of an origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OriginUrl {
     text: Arc<str>,
-    /// Host and port as they stand in the field Host.
+    /// Host and port in the form of the field Host.
     authority: String,
     host: String,
     port: u16,
@@ -18,7 +18,7 @@ pub struct OriginUrl {
     literal: Option<SocketAddr>,
 }
 
-/// Why a text is no URL of an origin.
+/// Why a text is not a URL of an origin.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OriginUrlError {
     /// Encrypted origins are not supported.
@@ -27,16 +27,16 @@ pub enum OriginUrlError {
          network that you trust, or put a proxy that speaks TLS to the origin on this machine"
     )]
     Https(String),
-    /// Not of the form.
+    /// It does not have the required form.
     #[error("origin `{0}`: expected http://HOST[:PORT][/BASE], found {1}")]
     Form(String, &'static str),
 }
 
 impl OriginUrl {
-    /// Reads `http://HOST[:PORT][/BASE]`; a path is appended to the base.
+    /// Parses `http://HOST[:PORT][/BASE]`; a path is appended to the base.
     ///
     /// # Errors
-    /// What is wrong with `text`.
+    /// The text is invalid; with the reason.
     pub fn parse(text: &str) -> Result<Self, OriginUrlError> {
         let wrong = |found| OriginUrlError::Form(text.to_owned(), found);
         let (scheme, rest) = text.split_once("://").ok_or_else(|| wrong("no scheme"))?;
@@ -67,17 +67,17 @@ impl OriginUrl {
         })
     }
 
-    /// As it was written.
+    /// The text as it was written.
     pub fn text(&self) -> &Arc<str> {
         &self.text
     }
 
-    /// Host and port as they stand in the field Host.
+    /// Host and port in the form of the field Host.
     pub(crate) fn authority(&self) -> &str {
         &self.authority
     }
 
-    /// Name to look up.
+    /// Name to resolve.
     pub(crate) fn host(&self) -> &str {
         &self.host
     }
@@ -86,12 +86,12 @@ impl OriginUrl {
         self.port
     }
 
-    /// What stands before every path; has no slash at its end.
+    /// Prefix of every path; has no slash at its end.
     pub(crate) fn base(&self) -> &str {
         &self.base
     }
 
-    /// The address, if the host is one.
+    /// The address, if the host is a literal one.
     pub(crate) fn literal(&self) -> Option<SocketAddr> {
         self.literal
     }

@@ -1,4 +1,4 @@
-//! The probe's rows in a file of SQLite (`edge/database`, which recorders add to as well).
+//! The probe's rows in an SQLite file (`edge/database`, to which recorders write as well).
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::limits::DATABASE_WAIT_MS;
 use crate::plan::ProbePlan;
 use crate::sample::{ProbeFailure, ProbePhase, ProbeSample};
 
-/// Columns of a sample behind its run and its URL, in the order of [`insert_sample`] and
+/// Columns of a sample after its run and its URL, in the order of [`insert_sample`] and
 /// [`read_sample`].
 const COLUMNS: [&str; 17] = [
     "turn",
@@ -59,7 +59,7 @@ pub(crate) struct SampleWriter {
 }
 
 impl SampleWriter {
-    /// Opens the plan's file, or creates it, and begins a run in it.
+    /// Opens the plan's file, or creates it, and adds a run to it.
     pub(crate) fn open(plan: &ProbePlan, begun_unix_ms: u64) -> Result<Self, DatabaseError> {
         let path = &plan.out;
         let fault = |error| fault(path, error);
@@ -79,7 +79,7 @@ impl SampleWriter {
         Ok(Self { path: path.clone(), connection, run })
     }
 
-    /// Stores `samples`: all of them, or none. A lock of another process is waited for so long.
+    /// Stores `samples`: all of them, or none. Waits at most this long for a lock of another process.
     pub(crate) fn store(
         &mut self,
         samples: &[ProbeSample],
@@ -90,10 +90,10 @@ impl SampleWriter {
         self.try_store(samples, turns_skipped, wait_ms).map_err(|error| fault(&path, error))
     }
 
-    /// Ends the run: the last of several leaves one file without a log, which can be copied and read
-    /// where nothing can be written.
+    /// Ends the run. The last of several runs leaves one file without a log, which can be copied, and
+    /// read on a read-only file system.
     pub(crate) fn close(&self) {
-        // Other runs and readers may have the file; the samples are safe in any case.
+        // Other runs and readers may have the file open; the samples are safe in any case.
         let _ = self.connection.busy_timeout(Duration::ZERO);
         let _ = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
         let _ = self.connection.pragma_update(None, "journal_mode", "DELETE");
@@ -132,7 +132,7 @@ impl SampleReader {
         Ok(Self { path: path.to_owned(), connection })
     }
 
-    /// Turns that did not take place, by label.
+    /// Number of turns that were skipped, by label.
     pub(crate) fn turns_skipped(&self) -> Result<Vec<(String, u64)>, DatabaseError> {
         let read = || {
             let by_label = "SELECT label, sum(turns_skipped) FROM run GROUP BY label";
@@ -143,7 +143,7 @@ impl SampleReader {
         read().map_err(|error| fault(&self.path, error))
     }
 
-    /// Calls `each` with the label and the sample of each row, in the order in which they were stored.
+    /// Calls `each` with the label and the sample of each row, in the order of storage.
     pub(crate) fn for_each<E: From<DatabaseError>>(
         &self,
         mut each: impl FnMut(String, ProbeSample) -> Result<(), E>,
@@ -163,7 +163,7 @@ impl SampleReader {
         }
     }
 
-    /// Calls `each` with what recorders have written, if any have.
+    /// Calls `each` with the rows of recorders, if there are any.
     pub(crate) fn for_each_recorded<E: From<DatabaseError>>(
         &self,
         each: impl FnMut(RecordedRow) -> Result<(), E>,
@@ -208,7 +208,7 @@ fn insert_sample(
     ])
 }
 
-/// A row of [`select`].
+/// Parses a row of [`select`].
 fn read_sample(row: &Row<'_>) -> rusqlite::Result<(String, ProbeSample)> {
     let number = |at: usize| row.get(at).map(unsigned);
     let mut sample = ProbeSample {
@@ -252,7 +252,7 @@ mod tests {
             (0..count).map(sample).collect()
         };
         writer.store(&samples(3), 0, 0).unwrap();
-        // As on a disk without room for more pages.
+        // Simulates a disk without room for more pages.
         let pages: i64 =
             writer.connection.pragma_query_value(None, "page_count", |row| row.get(0)).unwrap();
         writer.connection.pragma_update(None, "max_page_count", pages).unwrap();

@@ -1,4 +1,4 @@
-//! The samples of a file as rows of text.
+//! Exports the samples of a file as rows of text.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -9,12 +9,12 @@ use crate::database::SampleReader;
 use crate::sample::ProbeSample;
 use skep_database::{ColumnValue, DatabaseError, DiskUse, NicUse, NodeSample, RecordedRow};
 
-/// How samples are written.
+/// The format of exported samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExportFormat {
-    /// Comma-separated values with a head (RFC 4180).
+    /// Comma-separated values with a header line (RFC 4180).
     Csv,
-    /// An object a line.
+    /// One JSON object per line.
     Json,
 }
 
@@ -23,7 +23,7 @@ pub enum ExportFormat {
 pub enum ExportError {
     #[error(transparent)]
     Database(#[from] DatabaseError),
-    /// The output.
+    /// An error of the output.
     #[error("cannot write the samples: {0}")]
     Output(#[from] io::Error),
 }
@@ -31,7 +31,7 @@ pub enum ExportError {
 /// Writes the samples of the file at `path` to `out`.
 ///
 /// # Errors
-/// It has none or is something else, or `out` takes no more.
+/// The file has no samples or another format, or `out` fails.
 pub fn export_samples(
     path: &Path,
     format: ExportFormat,
@@ -42,10 +42,10 @@ pub fn export_samples(
     Ok(rows.out.flush()?)
 }
 
-/// The same of the samples of recorders, with the sums of their disks and network devices.
+/// The same for the samples of recorders, with the sums of their disks and network devices.
 ///
 /// # Errors
-/// It has none or is something else, or `out` takes no more.
+/// The file has no samples or another format, or `out` fails.
 pub fn export_recorded(
     path: &Path,
     format: ExportFormat,
@@ -59,7 +59,7 @@ pub fn export_recorded(
     }
 }
 
-/// Rows on their way to an output.
+/// Writes rows to an output.
 struct Rows<'a> {
     format: ExportFormat,
     out: &'a mut dyn Write,
@@ -116,8 +116,8 @@ fn row(label: &str, sample: &ProbeSample) -> Value {
     row
 }
 
-/// A field of a row; nothing is an empty one. A text that a spreadsheet would take as a formula, as
-/// servers may send, has an apostrophe before it.
+/// A field of a row; a missing value is an empty field. A text that a spreadsheet would interpret
+/// as a formula, which servers may send, is preceded by an apostrophe.
 fn field(value: &Value) -> String {
     let text = match value {
         Value::Null => return String::new(),

@@ -39,7 +39,7 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    /// One word, for columns and for counting.
+    /// The kind as one word, for columns and counts.
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::Lookup(_) => "dns",
@@ -57,7 +57,7 @@ impl Failure {
         }
     }
 
-    /// Of a connection that is not there.
+    /// The failure of a connection attempt.
     pub(crate) fn of_connect(error: &io::Error) -> Self {
         match error.kind() {
             ErrorKind::ConnectionRefused => Self::Refused,
@@ -67,7 +67,7 @@ impl Failure {
         }
     }
 
-    /// Of a handshake: the connection's end, or what is wrong with the certificate.
+    /// The failure of a handshake: the end of the connection, or a fault of the certificate.
     pub(crate) fn of_tls(error: &io::Error) -> Self {
         match error.kind() {
             ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => Self::Reset,
@@ -78,7 +78,7 @@ impl Failure {
         }
     }
 
-    /// Of an exchange that has failed; `body_bytes`: of the body until then, once there is a head.
+    /// The failure of an exchange; `body_bytes`: bytes of the body received, once there is a head.
     pub(crate) fn of_exchange(error: &hyper::Error, body_bytes: Option<u64>) -> Self {
         let is_end =
             || error.is_incomplete_message() || io_kind(error) == Some(ErrorKind::UnexpectedEof);
@@ -94,7 +94,7 @@ impl Failure {
     }
 }
 
-/// What a handshake failed by.
+/// The reason why a handshake failed.
 fn of_certificate(error: &io::Error) -> String {
     let below = error.get_ref().and_then(|error| error.downcast_ref::<rustls::Error>());
     match below.is_some_and(tls::is_ca_as_server) {
@@ -103,7 +103,7 @@ fn of_certificate(error: &io::Error) -> String {
     }
 }
 
-/// An error and what it comes from.
+/// An error and its causes.
 fn with_sources(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut below = error.source();

@@ -1,5 +1,5 @@
-//! What the clients of the probe and of load tests share: where a redirect leads, the cause of a failed exchange, and
-//! text of servers that is safe to print.
+//! Code shared by the clients of the probe and of load tests: the target of a redirect, the cause of a failed
+//! exchange, and text of servers that is safe to print.
 
 use std::error::Error;
 use std::io::{self, ErrorKind};
@@ -10,7 +10,7 @@ use hyper::{Response, StatusCode};
 
 use crate::limits::FAILURE_CHARS_MAX;
 
-/// Where a redirect leads; other responses, and redirects without a place, are for the reader.
+/// The target of a redirect; `None` for other responses, and for redirects without a target.
 pub fn redirect(response: &Response<Incoming>) -> Option<String> {
     let is_redirect = matches!(
         response.status(),
@@ -24,7 +24,7 @@ pub fn redirect(response: &Response<Incoming>) -> Option<String> {
     Some(escaped(location.as_bytes()))
 }
 
-/// A `Location` as a URL: what a URL cannot have is escaped, as other clients do.
+/// A `Location` as a URL: characters that a URL cannot contain are escaped, as by other clients.
 fn escaped(location: &[u8]) -> String {
     let mut out = String::with_capacity(location.len());
     for byte in location {
@@ -36,7 +36,7 @@ fn escaped(location: &[u8]) -> String {
     out
 }
 
-/// The kind of the input/output error below `error`.
+/// The kind of the I/O error that caused `error`.
 pub fn io_kind(error: &hyper::Error) -> Option<ErrorKind> {
     let mut below = error.source();
     while let Some(error) = below {
@@ -48,15 +48,15 @@ pub fn io_kind(error: &hyper::Error) -> Option<ErrorKind> {
     None
 }
 
-/// One line of a bounded length, of what is drawn where it stands: part of it may come from the server.
+/// The printable characters of `text` as one line of bounded length: part of it may come from the server.
 pub fn clean(text: &str) -> String {
     text.chars().filter(|it| is_drawn(*it)).take(FAILURE_CHARS_MAX).collect()
 }
 
-/// Whether a character neither commands a terminal nor hides or reorders what is around it.
+/// Whether a character is printable: it neither controls a terminal nor hides or reorders adjacent text.
 pub(crate) fn is_drawn(it: char) -> bool {
-    // The standard library escapes what is not printable; it escapes quotes for another reason, and
-    // what combines with a letter only where there is none before it.
+    // The standard library escapes unprintable characters; it also escapes quotes, for another reason, and
+    // combining characters only if no letter precedes them.
     matches!(it, '"' | '\'' | '\\') || String::from_iter(['a', it]).escape_debug().count() == 2
 }
 

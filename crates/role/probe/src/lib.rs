@@ -8,10 +8,10 @@
 //!   report.rs, export.rs                              figures and a page; rows
 //! ```
 //!
-//! Invariants: durations are of the monotonic clock, stamps of the wall clock, and no schedule goes by
-//! the latter. The phases of a whole response are together its total. A target that is down is a sample
-//! and never an end. Nothing is measured while samples are stored.
-//! That another process has the file locked ends no run while there is room for the samples.
+//! Invariants: durations are measured by the monotonic clock, time stamps by the wall clock, which no
+//! schedule uses. The phases of a complete response add up to its total. A target that is down is a sample
+//! and never ends a run. Nothing is measured while samples are stored. A lock of another process on the
+//! file ends no run while there is room for the samples.
 
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! Measures one URL: follows its redirects, each on a connection of its own, and cuts the time at
-//! the ends of the phases, so that the phases of a whole response are together its total.
+//! Measures one URL: follows its redirects, each on a connection of its own, and records the ends
+//! of the phases, so that the phases of a complete response add up to its total.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -25,7 +25,7 @@ use crate::sample::{ProbeFailure, ProbePhase, ProbeSample};
 use crate::timed_stream::{ArrivalTimes, TimedStream};
 use crate::url::ProbeUrl;
 
-/// The node that answered, where the config has it named.
+/// The field that names the node, if configured.
 const NODE: HeaderName = HeaderName::from_static("x-skep-node");
 
 /// Measures URLs.
@@ -39,7 +39,7 @@ impl Prober {
         Self { tls, timeout: Duration::from_millis(timeout_ms) }
     }
 
-    /// Measures `url` once, within the timeout: turn and stamps are the caller's.
+    /// Measures `url` once, within the timeout; the caller sets turn and time stamps.
     pub(crate) async fn measure(&self, url: &ProbeUrl) -> ProbeSample {
         let mut measuring = Measuring::begin(self);
         let ended = timeout(self.timeout, measuring.follow(url)).await;
@@ -51,18 +51,18 @@ impl Prober {
     }
 }
 
-/// A measurement that goes on.
+/// A measurement in progress.
 struct Measuring<'a> {
     prober: &'a Prober,
     begin: Instant,
     /// The end of the last phase.
     cut: Instant,
-    /// What is waited for, in words.
+    /// What is being waited for, as text.
     awaited: &'static str,
     sample: ProbeSample,
 }
 
-/// What a server answered.
+/// The result of a response.
 enum Hop {
     End,
     Redirect(String),
@@ -89,7 +89,8 @@ impl<'a> Measuring<'a> {
         Ok(())
     }
 
-    /// Asks one server. A phase that has ended is kept, whatever becomes of the next.
+    /// Sends the request to one server. A phase that has ended is recorded, whatever happens in the
+    /// next.
     async fn hop(&mut self, at: &ProbeUrl) -> Result<Hop, Failure> {
         self.awaited = "address";
         let addresses = look_up(at).await?;
@@ -110,7 +111,7 @@ impl<'a> Measuring<'a> {
         self.exchange(stream, at).await
     }
 
-    /// Sends the request, and reads the response as far as it counts.
+    /// Sends the request, and reads the response as far as it is measured.
     async fn exchange<T>(&mut self, stream: T, at: &ProbeUrl) -> Result<Hop, Failure>
     where
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -146,7 +147,7 @@ impl<'a> Measuring<'a> {
         self.read_response(response, &times).await
     }
 
-    /// Reads a response that is no redirect to its end.
+    /// Reads a response that is not a redirect to its end.
     async fn read_response(
         &mut self,
         response: Response<Incoming>,
@@ -172,7 +173,7 @@ impl<'a> Measuring<'a> {
         }
     }
 
-    /// The connection was that of a redirect, whose head ended at `end`.
+    /// Assigns the connection of a redirect, whose head ended at `end`, to the redirect phases.
     fn end_redirect(&mut self, end: Option<Instant>) {
         for phase in [ProbePhase::Lookup, ProbePhase::Connect, ProbePhase::Tls] {
             let us = self.sample.take_phase(phase).unwrap_or(0);
@@ -231,7 +232,7 @@ async fn connect(addresses: &[SocketAddr], remaining: Duration) -> Result<TcpStr
     for address in addresses {
         match timeout(share, TcpStream::connect(address)).await {
             Ok(Ok(stream)) => {
-                // Without it the request would still be one packet; a refusal changes nothing.
+                // Without it the request would still be one packet, so a failure changes nothing.
                 let _ = stream.set_nodelay(true);
                 return Ok(stream);
             }

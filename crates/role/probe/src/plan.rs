@@ -1,4 +1,4 @@
-//! What a run does.
+//! The plan of a run.
 
 use std::path::PathBuf;
 
@@ -7,17 +7,17 @@ use crate::url::ProbeUrl;
 /// What is measured, how often, and where it is stored.
 #[derive(Clone, Debug)]
 pub struct ProbePlan {
-    /// In the order of each turn.
+    /// In the order of measurement within a turn.
     pub urls: Vec<ProbeUrl>,
     /// Name of the series.
     pub label: String,
-    /// From the beginning of one turn to that of the next.
+    /// Time between the beginnings of two turns, in milliseconds.
     pub interval_ms: u64,
-    /// Longest time for one sample.
+    /// Time limit for one sample, in milliseconds.
     pub timeout_ms: u64,
-    /// After how many turns it ends.
+    /// Number of turns after which the run ends.
     pub turns_max: Option<u64>,
-    /// Certificates to verify servers by, in place of the machine's.
+    /// Certificates for the verification of servers, in place of those of the machine.
     pub ca: Option<PathBuf>,
     /// File of samples.
     pub out: PathBuf,

@@ -1,5 +1,5 @@
-//! `report.md` and its figures: response time by size for each label, over all times, and over those of light and of
-//! heavy load; hits and load of the nodes that answered each label, over those times.
+//! `report.md` and its figures: response time by size for each label, over all times and over those of light
+//! and of heavy load; hits and load of the nodes that answered each label, over those times.
 
 mod figure;
 mod page;
@@ -21,7 +21,7 @@ use figure::{Axis, Figure, Line};
 use recorded::{Answered, NodeUse, Recorded};
 use steps::Steps;
 
-/// There is no report.
+/// The report could not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum ReportError {
     /// A file of samples cannot be read.
@@ -30,12 +30,12 @@ pub enum ReportError {
     /// The report cannot be written.
     #[error("cannot write {}: {error}: expected a folder that can be written to", path.display())]
     Unwritable {
-        /// A file, or the folder.
+        /// The file, or the folder.
         path: PathBuf,
         /// The error of the system.
         error: io::Error,
     },
-    /// The folder has a page of somebody else.
+    /// The folder contains a page that is not such a report.
     #[error("{}: expected an earlier report, found another page: name another folder with --out", path.display())]
     Foreign {
         /// The page.
@@ -51,12 +51,12 @@ pub enum ReportError {
     },
 }
 
-/// What was written.
+/// The files written.
 #[derive(Debug)]
 pub struct ProbeReport {
     /// Files, the page first.
     pub files: Vec<PathBuf>,
-    /// What is not there, and why.
+    /// Figures and data that are missing, and why.
     pub notes: Vec<String>,
 }
 
@@ -66,27 +66,27 @@ const NAMES_MAX: usize = 16;
 /// Milliseconds of an hour, the unit of time on axes.
 const HOUR_MS: f64 = 3_600_000.0;
 
-/// All that a report is made of.
+/// The data of a report.
 struct ReportInput {
-    /// Files that do not count, and why.
+    /// Files that are ignored, and why.
     notes: Vec<String>,
     labels: BTreeMap<String, Series>,
-    /// Length of the steps that time is divided into.
+    /// Length of the steps into which time is divided, in milliseconds.
     step_ms: u64,
     steps: Steps,
     recorded: Recorded,
     answered: Answered,
 }
 
-/// What was measured under one label.
+/// The measurements under one label.
 #[derive(Default)]
 struct Series {
     summary: ProbeSummary,
-    /// Totals of whole responses, by URL and step since 1970.
+    /// Total times of complete responses, by URL and step since 1970.
     totals: BTreeMap<(String, u64), SampleTimes>,
-    /// Turns that did not take place.
+    /// Number of turns that were skipped.
     turns_skipped: u64,
-    /// First and last stamp.
+    /// First and last time stamp.
     stamps_unix_ms: Option<(u64, u64)>,
 }
 
@@ -98,16 +98,16 @@ struct FigureSpec {
     times: Times,
 }
 
-/// What a figure shows.
+/// The contents of a figure.
 #[derive(Clone, Copy)]
 enum Content {
     /// Response time by size.
     Time,
-    /// Something of the nodes, over time.
+    /// A value of the nodes, over time.
     Nodes { y_label: &'static str, value: fn(&NodeUse) -> Option<f64> },
 }
 
-/// Which steps count.
+/// The steps that count.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Times {
     All,
@@ -120,7 +120,7 @@ const HITS: Content =
 const IN_FLIGHT: Content =
     Content::Nodes { y_label: "requests in flight, mean of a node", value: NodeUse::in_flight };
 
-/// 7 and 14, 8, 9, 10, 11, 12, 13 of the paper.
+/// Figures 7 and 14, 8, 9, 10, 11, 12, 13 of the paper.
 const FIGURES: [FigureSpec; 7] = [
     FigureSpec {
         file: "time-by-size.svg",
@@ -166,10 +166,11 @@ const FIGURES: [FigureSpec; 7] = [
     },
 ];
 
-/// Writes a report about all samples of `files` to the folder `out`. Times of light and of heavy load are steps of `step_ms`.
+/// Writes a report on all samples of `files` to the folder `out`. Times of light and heavy load are steps of
+/// `step_ms`.
 ///
 /// # Errors
-/// A file cannot be read, none has samples, or the folder cannot be written to or is somebody else's.
+/// A file cannot be read, none has samples, or the folder cannot be written to or contains another page.
 pub fn write_report(
     files: &[PathBuf],
     out: &Path,
@@ -214,7 +215,7 @@ fn check_earlier(page: &Path) -> Result<bool, ReportError> {
     }
 }
 
-/// A figure of an earlier report would stand beside a page that says it is skipped.
+/// Otherwise a figure of an earlier report would accompany a page that reports it as skipped.
 fn remove_earlier(figure: &Path) -> Result<(), ReportError> {
     match std::fs::remove_file(figure) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(unwritable(figure, error)),
@@ -272,7 +273,7 @@ impl ReportInput {
             Ok(())
         });
         match measured {
-            // Of recorders alone.
+            // A file of recorders only.
             Err(ReportError::Database(DatabaseError::Empty { .. })) if is_recorded => {}
             result => result?,
         }
@@ -284,7 +285,7 @@ impl ReportInput {
         Ok(())
     }
 
-    /// Nodes that are in no figure.
+    /// Lists nodes that are in no figure.
     fn stranger_note(&self) -> Option<String> {
         let labels: Vec<String> = self.labels.keys().cloned().collect();
         let strangers = self.recorded.strangers(&labels, &self.answered);
@@ -297,7 +298,7 @@ impl ReportInput {
         })
     }
 
-    /// Writes a figure; `false`: it would be empty, and a note may say why.
+    /// Writes a figure; `false`: it would be empty, and a note may state why.
     fn draw(
         &self,
         spec: &FigureSpec,
@@ -365,7 +366,7 @@ impl ReportInput {
         counted.filter_map(|(step, used)| Some((hours(step), value(&used)?, 0.0))).collect()
     }
 
-    /// What the nodes of `label` did at these times, together.
+    /// The combined use of the nodes of `label` at these times.
     fn used(&self, label: &str, times: Times) -> Option<NodeUse> {
         let mut sum: Option<NodeUse> = None;
         for (_, used) in self
@@ -392,7 +393,7 @@ impl Series {
         }
     }
 
-    /// Mean and half the width of its interval in milliseconds, by size: URLs of one size are one point.
+    /// Mean and half the width of its interval in milliseconds, by size: URLs of equal size are one point.
     fn by_size(&self, counts: impl Fn(u64) -> bool) -> Vec<(u64, f64, f64)> {
         let sizes: BTreeMap<&str, u64> = self
             .summary

@@ -26,14 +26,14 @@ pub enum ProbeError {
     Database(#[from] DatabaseError),
 }
 
-/// What a run has come to.
+/// The result of a run.
 #[derive(Debug)]
 pub struct ProbeOutcome {
-    /// What was measured, stored or not.
+    /// The measurements, stored or not.
     pub summary: ProbeSummary,
-    /// Samples that were measured and are not in the file.
+    /// Samples that were measured but are not in the file.
     pub samples_lost: u64,
-    /// Why it has ended early, if it has.
+    /// The reason why it ended early, if it did.
     pub fault: Option<ProbeError>,
 }
 
@@ -41,7 +41,8 @@ pub struct ProbeOutcome {
 /// a sample, too.
 ///
 /// # Errors
-/// Certificates or the file are not there. A file that is there no longer is the outcome's fault.
+/// The certificates or the file cannot be opened. A later failure of the file is the fault in the
+/// outcome.
 pub async fn run_probe(
     plan: &ProbePlan,
     stop: impl Future<Output = ()>,
@@ -68,7 +69,7 @@ pub async fn run_probe(
     Ok(ProbeOutcome { summary, samples_lost, fault: result.err().map(ProbeError::from) })
 }
 
-/// A run that goes on.
+/// A run in progress.
 struct Run<'a, F> {
     plan: &'a ProbePlan,
     prober: Prober,
@@ -106,7 +107,7 @@ impl<F: FnMut(&ProbeSample)> Run<'_, F> {
         Ok(())
     }
 
-    /// Measures all URLs once, until `stop`: a measurement that goes on then is dropped.
+    /// Measures all URLs once, until `stop`: a measurement that is then in progress is discarded.
     async fn turn(
         &mut self,
         turn: u64,
@@ -132,7 +133,7 @@ impl<F: FnMut(&ProbeSample)> Run<'_, F> {
     }
 }
 
-/// The wall clock, for stamps only: it may jump.
+/// The wall clock, for time stamps only: it may jump.
 fn unix_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)

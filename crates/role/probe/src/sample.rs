@@ -2,18 +2,18 @@
 
 use serde_json::{Value, json};
 
-/// The parts of a response time, in the order in which they pass. Together they are all of it.
+/// The phases of a response time, in order. They add up to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProbePhase {
-    /// DNS, of the server that gave the response.
+    /// DNS look-up of the server that sent the response.
     Lookup,
-    /// DNS, TCP and TLS of all servers that redirected: the paper has no name for it.
+    /// DNS, TCP and TLS of all servers that redirected; the paper does not name this phase.
     RedirectConnect,
-    /// From the request to the head of the redirect; of all redirects.
+    /// From the request to the head of the redirect; sum of all redirects.
     Redirect,
-    /// TCP's handshake.
+    /// TCP handshake.
     Connect,
-    /// TLS's handshake; 0 without TLS.
+    /// TLS handshake; 0 without TLS.
     Tls,
     /// From the request to the first byte of the response.
     FirstByte,
@@ -22,10 +22,10 @@ pub enum ProbePhase {
 }
 
 impl ProbePhase {
-    /// How many there are.
+    /// Number of phases.
     pub const COUNT: usize = 7;
 
-    /// All of them.
+    /// All phases.
     pub const ALL: [Self; Self::COUNT] = [
         Self::Lookup,
         Self::RedirectConnect,
@@ -66,41 +66,41 @@ impl ProbePhase {
 /// One measurement of one URL.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProbeSample {
-    /// As it was given.
+    /// The URL as given.
     pub url: String,
     /// Number of the turn, from 0.
     pub turn: u64,
-    /// When it began, by the wall clock.
+    /// Time of its beginning, by the wall clock.
     pub at_unix_ms: u64,
-    /// When it began, since the run began, by the monotonic clock.
+    /// Time of its beginning since that of the run, by the monotonic clock.
     pub since_begin_ms: u64,
-    /// Microseconds of each phase that has ended, by [`ProbePhase::ALL`].
+    /// Duration of each phase that has ended, in microseconds, in the order of [`ProbePhase::ALL`].
     pub phases_us: [Option<u64>; ProbePhase::COUNT],
-    /// Microseconds from the beginning to the last byte, or to the failure.
+    /// Time from the beginning to the last byte, or to the failure, in microseconds.
     pub total_us: u64,
     /// Status of the last response.
     pub status: Option<u16>,
-    /// Bytes of the body that have come in.
+    /// Bytes of the body received.
     pub body_bytes: u64,
-    /// Redirects that were followed.
+    /// Number of redirects followed.
     pub redirects: u32,
-    /// Who answered: `X-Skep-Node`, else the host that was redirected to.
+    /// The node that answered: `X-Skep-Node`, otherwise the host of the last redirect.
     pub node: Option<String>,
-    /// What went wrong; `None`: the response is whole, with a status of success.
+    /// The failure; `None`: the response is complete, with a status of success.
     pub failure: Option<ProbeFailure>,
 }
 
-/// Why a sample has no response that counts.
+/// Why a sample has no valid response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProbeFailure {
-    /// One word, for counting.
+    /// One word, for counts.
     pub kind: String,
     /// A sentence; part of it may come from the server.
     pub text: String,
 }
 
 impl ProbeSample {
-    /// Microseconds of a phase, if it has ended.
+    /// Duration of a phase in microseconds, if it has ended.
     pub fn phase_us(&self, phase: ProbePhase) -> Option<u64> {
         self.phases_us[phase as usize]
     }
@@ -109,7 +109,7 @@ impl ProbeSample {
         self.phases_us[phase as usize] = Some(us);
     }
 
-    /// Microseconds of a phase, which the sample has no longer.
+    /// Removes a phase, and returns its duration in microseconds.
     pub(crate) fn take_phase(&mut self, phase: ProbePhase) -> Option<u64> {
         self.phases_us[phase as usize].take()
     }
@@ -118,7 +118,7 @@ impl ProbeSample {
         self.set_phase(phase, self.phase_us(phase).unwrap_or(0) + us);
     }
 
-    /// For programs: one object, with the names of the columns of exported files.
+    /// The sample for programs: one object, with the names of the columns of exported files.
     pub fn to_json(&self) -> Value {
         let mut value = json!({
             "turn": self.turn,

@@ -1,7 +1,7 @@
-//! When turns begin: at multiples of the interval, by the monotonic clock.
+//! Schedules turns: at multiples of the interval, by the monotonic clock.
 //!
-//! A turn that takes longer than the interval does not shift those after it: the turns that it
-//! covers are skipped and counted.
+//! A turn that takes longer than the interval does not shift later ones: the turns that it overlaps
+//! are skipped and counted.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 pub(crate) struct Schedule {
     begin: Instant,
     interval_ms: u64,
-    /// Which multiple of the interval is next.
+    /// The multiple of the interval that is next.
     slot: u64,
     skipped: u64,
 }
@@ -21,12 +21,12 @@ impl Schedule {
         Self { begin, interval_ms, slot: 0, skipped: 0 }
     }
 
-    /// When the next turn begins.
+    /// Time of the next turn.
     pub(crate) fn due(&self) -> Instant {
         self.begin + Duration::from_millis(self.interval_ms.saturating_mul(self.slot))
     }
 
-    /// The turn ended at `now`: the next is the first that does not lie in the past.
+    /// Records that the turn ended at `now`: the next one is the first that is not in the past.
     pub(crate) fn end_turn(&mut self, now: Instant) {
         let past_ns = now.saturating_duration_since(self.begin).as_nanos();
         let reached = past_ns.div_ceil(u128::from(self.interval_ms) * 1_000_000);
@@ -36,7 +36,7 @@ impl Schedule {
         self.slot = next.max(reached);
     }
 
-    /// Turns that did not take place.
+    /// Number of turns that were skipped.
     pub(crate) fn skipped(&self) -> u64 {
         self.skipped
     }
@@ -46,7 +46,8 @@ impl Schedule {
 mod tests {
     use super::*;
 
-    /// After turns that end at these milliseconds: when the next is due, and how many were skipped.
+    /// The next due time after turns that end at these milliseconds, and the number of skipped
+    /// turns.
     fn after(ends_ms: &[u64]) -> (u64, u64) {
         let begin = Instant::now();
         let mut schedule = Schedule::new(begin, 100);

@@ -1,4 +1,4 @@
-//! What is said of a series of times: mean, its confidence interval, quantiles.
+//! Statistics of a series of times: mean, its confidence interval, quantiles.
 
 use skep_units::student_t_975;
 
@@ -20,19 +20,19 @@ impl SampleTimes {
         self.is_sorted = false;
     }
 
-    /// How many there are.
+    /// Number of times.
     pub fn count(&self) -> u64 {
         self.us.len() as u64
     }
 
-    /// Their mean; `None`: of nothing.
+    /// Their mean; `None` if there are none.
     pub fn mean_us(&self) -> Option<f64> {
         let sum: f64 = self.us.iter().map(|us| *us as f64).sum();
         (!self.us.is_empty()).then(|| sum / self.us.len() as f64)
     }
 
-    /// Half the width of the mean's confidence interval of 95 % (Student's t); `None`: of fewer
-    /// than two.
+    /// Half the width of the mean's 95 % confidence interval (Student's t); `None` if there are
+    /// fewer than two.
     pub fn half_interval_us(&self) -> Option<f64> {
         let mean = self.mean_us()?;
         let freedom = self.us.len().checked_sub(1).filter(|it| *it > 0)?;
@@ -41,7 +41,7 @@ impl SampleTimes {
         Some(student_t_975(freedom) * (squares / count / (count + 1.0)).sqrt())
     }
 
-    /// The time that `share` of them do not exceed (nearest rank); `None`: of nothing.
+    /// The time that `share` of them do not exceed (nearest rank); `None` if there are none.
     pub fn quantile_us(&mut self, share: f64) -> Option<u64> {
         if !self.is_sorted {
             self.us.sort_unstable();
@@ -52,7 +52,7 @@ impl SampleTimes {
     }
 }
 
-/// The median of `values`; `None`: of nothing.
+/// The median of `values`; `None` if there are none.
 pub(crate) fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_unstable_by(f64::total_cmp);
     let middle = values.len() / 2;
@@ -83,7 +83,7 @@ mod tests {
         assert_eq!(times(&[]).quantile_us(0.5), None);
     }
 
-    /// By the tables of Student's distribution: 10, 12, 14 have the deviation 2.
+    /// From the tables of Student's distribution: 10, 12, 14 have the deviation 2.
     #[test]
     fn intervals_are_students() {
         assert_eq!(times(&[10, 12, 14]).mean_us(), Some(12.0));

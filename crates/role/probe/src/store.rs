@@ -1,5 +1,5 @@
-//! Samples on their way to the file: kept while another process has it locked, and stored by a thread
-//! of its own, so that the run still hears of signals meanwhile.
+//! Stores samples in the file: they are kept while another process has locked it, and stored by a
+//! separate thread, so that the run still reacts to signals.
 
 use std::path::PathBuf;
 use std::sync::mpsc;
@@ -16,19 +16,19 @@ use crate::limits::{
 use crate::sample::ProbeSample;
 use skep_database::DatabaseError;
 
-/// Samples that are not in the file yet, and what stores them.
+/// Samples that are not in the file yet, and the thread that stores them.
 pub(crate) struct SampleStore {
     jobs: mpsc::SyncSender<StoreJob>,
     pending: Vec<ProbeSample>,
-    /// Since the file was last tried.
+    /// Time of the last attempt to store.
     tried_at: Instant,
     since_tried: usize,
 }
 
 impl SampleStore {
-    /// Begins the thread that stores; it ends with the store.
+    /// Starts the thread that stores; it ends when the store is dropped.
     pub(crate) fn begin(path: PathBuf, writer: SampleWriter) -> Result<Self, DatabaseError> {
-        // One is stored at a time.
+        // One job at a time.
         let (jobs, taken) = mpsc::sync_channel(1);
         let thread = thread::Builder::new().name("probe-store".to_owned());
         let begun = thread.spawn(move || store_all(writer, &taken));
@@ -47,12 +47,12 @@ impl SampleStore {
             || self.tried_at.elapsed() >= Duration::from_millis(STORE_INTERVAL_MS)
     }
 
-    /// Samples that are not in the file.
+    /// Number of samples that are not in the file.
     pub(crate) fn pending(&self) -> u64 {
         self.pending.len() as u64
     }
 
-    /// Stores what there is. That the file is locked is an error only once too much would be kept.
+    /// Stores the pending samples. A lock on the file is an error only if too many would be kept.
     pub(crate) async fn store(&mut self, turns_skipped: u64) -> Result<(), DatabaseError> {
         match self.attempt(turns_skipped, DATABASE_WAIT_BRIEF_MS, false).await {
             Err(DatabaseError::Locked { .. }) if self.pending.len() < PENDING_SAMPLES_MAX => Ok(()),
@@ -60,7 +60,7 @@ impl SampleStore {
         }
     }
 
-    /// Stores what there is, for the last time, and closes the file.
+    /// Stores the pending samples for the last time, and closes the file.
     pub(crate) async fn finish(&mut self, turns_skipped: u64) -> Result<(), DatabaseError> {
         self.attempt(turns_skipped, DATABASE_WAIT_MS, true).await
     }
@@ -84,13 +84,13 @@ impl SampleStore {
     }
 }
 
-/// What is to be stored at once.
+/// Samples to store now.
 struct StoreJob {
     samples: Vec<ProbeSample>,
     turns_skipped: u64,
     wait_ms: u64,
     is_last: bool,
-    /// Gets the samples back.
+    /// Returns the samples.
     reply: oneshot::Sender<(Vec<ProbeSample>, Result<(), DatabaseError>)>,
 }
 
@@ -100,7 +100,7 @@ fn store_all(mut writer: SampleWriter, jobs: &mpsc::Receiver<StoreJob>) {
         if job.is_last && result.is_ok() {
             writer.close();
         }
-        // The waiter may have been dropped.
+        // The receiver may have been dropped.
         let _ = job.reply.send((job.samples, result));
     }
 }

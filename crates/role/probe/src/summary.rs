@@ -1,32 +1,32 @@
-//! What a run, or a file, says of each URL.
+//! The summary of a run or a file, by URL.
 
 use std::collections::BTreeMap;
 
 use crate::sample::{ProbePhase, ProbeSample};
 use crate::statistics::{SampleTimes, median};
 
-/// What was measured of several URLs, in the order in which they first appeared.
+/// Measurements of several URLs, in order of first appearance.
 #[derive(Clone, Debug, Default)]
 pub struct ProbeSummary {
-    /// By URL.
+    /// One summary per URL.
     pub urls: Vec<UrlSummary>,
-    /// Turns that did not take place.
+    /// Number of turns that were skipped.
     pub turns_skipped: u64,
-    /// Whether phases and sizes do not count: runs go on for ever.
+    /// Whether phases and sizes are ignored, since a run may last indefinitely.
     is_of_totals: bool,
     at: BTreeMap<String, usize>,
 }
 
-/// What was measured of one URL. Times are those of whole responses with a status of success.
+/// The measurements of one URL. Times are those of complete responses with a status of success.
 #[derive(Clone, Debug, Default)]
 pub struct UrlSummary {
-    /// As it was given.
+    /// The URL as given.
     pub url: String,
-    /// All samples.
+    /// Number of samples.
     pub samples: u64,
     /// Samples that failed, by kind.
     pub failures: BTreeMap<String, FailureCount>,
-    /// Each phase, by [`ProbePhase::ALL`].
+    /// Each phase, in the order of [`ProbePhase::ALL`].
     pub phases: [SampleTimes; ProbePhase::COUNT],
     /// All phases together.
     pub total: SampleTimes,
@@ -36,14 +36,14 @@ pub struct UrlSummary {
 /// Samples that failed in the same way.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FailureCount {
-    /// How many there are.
+    /// Number of samples.
     pub samples: u64,
-    /// What the latest has to say.
+    /// Text of the latest failure.
     pub latest_text: String,
 }
 
 impl ProbeSummary {
-    /// One without phases and sizes.
+    /// A summary without phases and sizes.
     pub(crate) fn of_totals() -> Self {
         Self { is_of_totals: true, ..Self::default() }
     }
@@ -82,12 +82,12 @@ impl UrlSummary {
         self.sizes.push(sample.body_bytes);
     }
 
-    /// Samples that failed.
+    /// Number of samples that failed.
     pub fn failed(&self) -> u64 {
         self.failures.values().map(|it| it.samples).sum()
     }
 
-    /// Median size of the bodies; `None`: there was no whole one.
+    /// Median size of the bodies; `None`: none was complete.
     pub fn size_bytes(&self) -> Option<u64> {
         median(self.sizes.iter().map(|size| *size as f64).collect()).map(|size| size as u64)
     }

@@ -1,5 +1,5 @@
-//! A connection that notes when bytes come in: below HTTP, so that the phases are those of the
-//! socket, and not of the time at which a parser is done.
+//! A connection that records the arrival of bytes below HTTP, so that phases are those of the
+//! socket and not of the parser.
 
 use std::io;
 use std::pin::Pin;
@@ -11,33 +11,33 @@ use tokio::time::Instant;
 
 use crate::limits::INFORMATIONAL_MAX;
 
-/// When the bytes of a [`TimedStream`] came in; copies are of the same connection.
+/// Arrival times of the bytes of a [`TimedStream`]; clones refer to the same connection.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ArrivalTimes(Arc<Mutex<Arrivals>>);
 
 impl ArrivalTimes {
-    /// Of the first byte of the response, which is that behind all informational ones.
+    /// Arrival of the first byte of the response, after all informational ones.
     pub(crate) fn first(&self) -> Option<Instant> {
         let arrivals = self.lock();
         arrivals.heads.get(arrivals.informational).copied().or(arrivals.last)
     }
 
-    /// Of the last byte until now.
+    /// Arrival of the last byte so far.
     pub(crate) fn last(&self) -> Option<Instant> {
         self.lock().last
     }
 
-    /// A head was that of an informational response (1xx).
+    /// Records that a head was that of an informational response (1xx).
     pub(crate) fn count_informational(&self) {
         self.lock().informational += 1;
     }
 
-    /// Whether there are so many that nothing more is read.
+    /// Whether there are too many of them, so that reading stops.
     pub(crate) fn is_flooded(&self) -> bool {
         self.lock().informational > INFORMATIONAL_MAX
     }
 
-    /// What comes in from now on is a body.
+    /// Records that later bytes belong to the body.
     pub(crate) fn end_heads(&self) {
         self.lock().is_body = true;
     }
@@ -50,10 +50,10 @@ impl ArrivalTimes {
 /// Arrivals on one connection.
 #[derive(Debug, Default)]
 struct Arrivals {
-    /// Of the first byte of each head, as far as they count.
+    /// Arrival of the first byte of each head, up to the bound.
     heads: Vec<Instant>,
     last: Option<Instant>,
-    /// Heads that were of informational responses.
+    /// Number of heads of informational responses.
     informational: usize,
     is_body: bool,
     is_in_head: bool,
@@ -61,7 +61,7 @@ struct Arrivals {
 }
 
 impl Arrivals {
-    /// `bytes` came in: heads end with an empty line, and before a head there may be some.
+    /// Records `bytes`: heads end with an empty line, and may be preceded by empty lines.
     fn note(&mut self, bytes: &[u8], now: Instant) {
         self.last = Some(now);
         for byte in bytes {
@@ -83,7 +83,7 @@ impl Arrivals {
     }
 }
 
-/// A connection, and the arrivals of its bytes.
+/// A connection, and the arrival times of its bytes.
 pub(crate) struct TimedStream<T> {
     inner: T,
     times: ArrivalTimes,

@@ -1,4 +1,4 @@
-//! Which certificates are trusted: those of the machine, or those of a file.
+//! Trusted certificates: those of the machine, or those of a file.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,25 +13,25 @@ use rustls::{
 };
 use tokio_rustls::TlsConnector;
 
-/// There is nothing to verify servers by.
+/// There are no certificates for the verification of servers.
 #[derive(Debug, thiserror::Error)]
 pub enum CaError {
-    /// The file cannot be read, or holds something else.
+    /// The file cannot be read, or has other contents.
     #[error("{}: expected certificates in PEM form (-----BEGIN CERTIFICATE-----), {found}", path.display())]
     File {
         path: PathBuf,
         /// What is wrong with it.
         found: String,
     },
-    /// The machine has none.
+    /// The machine has no certificates.
     #[error(
         "this machine has no CA certificates to verify https servers by: install ca-certificates, or name yours with --ca FILE"
     )]
     NoneOnMachine,
 }
 
-/// Verifies by the certificates of the file `ca`, or else by those of the machine. Without any, all
-/// handshakes fail; that is an error only where `is_needed`.
+/// Verifies by the certificates of the file `ca`, or otherwise by those of the machine. Without any,
+/// all handshakes fail; that is an error only if `is_needed`.
 pub(crate) fn connector(ca: Option<&Path>, is_needed: bool) -> Result<TlsConnector, CaError> {
     let builder = ClientConfig::builder();
     let mut config = match ca {
@@ -50,13 +50,13 @@ pub(crate) fn connector(ca: Option<&Path>, is_needed: bool) -> Result<TlsConnect
         }
     };
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    // Each handshake is measured in full.
+    // Without resumption each handshake is measured in full.
     config.resumption = rustls::client::Resumption::disabled();
     Ok(TlsConnector::from(Arc::new(config)))
 }
 
-/// Verifies by the certificates of a file: as all verifiers do, but a server may present one of them
-/// itself, even if it is that of a CA. `openssl req -x509` makes such by default.
+/// Verifies by the certificates of a file, as usual, except that a server may present one of them
+/// itself, even a CA certificate. `openssl req -x509` makes such certificates by default.
 #[derive(Debug)]
 struct FileVerifier {
     certificates: Vec<CertificateDer<'static>>,
@@ -98,7 +98,7 @@ impl ServerCertVerifier for FileVerifier {
             now,
         );
         match verified {
-            // Its dates are good: they are looked at before its use.
+            // Its dates are valid: they are checked before the usage.
             Err(error) if is_ca_as_server(&error) && self.certificates.contains(end_entity) => {
                 verify_server_name(&ParsedCertificate::try_from(end_entity)?, server_name)?;
                 Ok(ServerCertVerified::assertion())
@@ -130,7 +130,7 @@ impl ServerCertVerifier for FileVerifier {
     }
 }
 
-/// Whether a server presented the certificate of a CA as its own. The library has no type for it.
+/// Whether a server presented a CA certificate as its own. The library has no type for this error.
 pub(crate) fn is_ca_as_server(error: &Error) -> bool {
     match error {
         Error::InvalidCertificate(CertificateError::Other(other)) => {

@@ -9,19 +9,19 @@ use crate::limits::{URL_BYTES_MAX, URLS_MAX};
 /// An absolute `http` or `https` URL without a user and a fragment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProbeUrl {
-    /// As it was given; what samples are stored under.
+    /// The text as given, under which samples are stored.
     text: String,
     is_tls: bool,
     /// Without the brackets of an IPv6 address.
     host: String,
     port: u16,
-    /// The `Host` field: with the port if that was given.
+    /// The `Host` field: with the port if one was given.
     authority: String,
     /// Path and query.
     path: String,
 }
 
-/// A text that is no [`ProbeUrl`], or a list without any.
+/// A text that is not a [`ProbeUrl`], or a list without URLs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProbeUrlError {
     /// Not a URL that can be measured.
@@ -34,7 +34,7 @@ pub enum ProbeUrlError {
         /// What is wrong with it.
         found: String,
     },
-    /// The same in a list.
+    /// The same, in a list.
     #[error("line {line}: {error}")]
     InList {
         /// Number of the line, from 1.
@@ -42,10 +42,10 @@ pub enum ProbeUrlError {
         /// What is wrong with it.
         error: Box<ProbeUrlError>,
     },
-    /// A list of comments and empty lines.
+    /// The list contains only comments and empty lines.
     #[error("expected one URL a line, found none: write http://HOST/PATH into it")]
     NoneInList,
-    /// More than can be measured.
+    /// There are more URLs than can be measured.
     #[error("expected at most {URLS_MAX} URLs, found {found}: split them over several runs")]
     TooMany {
         /// How many there are.
@@ -57,7 +57,7 @@ impl ProbeUrl {
     /// Parses a URL.
     ///
     /// # Errors
-    /// It is not absolute, has another scheme, a user, or no host.
+    /// The text is not absolute, or has another scheme, a user, or no host.
     pub fn parse(text: &str) -> Result<Self, ProbeUrlError> {
         let bad = |found: String| ProbeUrlError::Bad { url: shortened(text), found };
         if text.len() > URL_BYTES_MAX {
@@ -113,14 +113,14 @@ impl ProbeUrl {
         })
     }
 
-    /// The URLs of a run: `given`, then those of a list, one a line. Empty lines do not count, nor what
-    /// follows a `#` at the beginning of a line or behind a space.
+    /// The URLs of a run: `given`, then those of a list, one per line. Empty lines are ignored, as is
+    /// text after a `#` at the beginning of a line or after a space.
     ///
     /// # Errors
-    /// A line is no URL, or there is none in all, or too many.
+    /// A line is not a URL, or there are no URLs, or too many.
     pub fn gather(given: Vec<Self>, list: &str) -> Result<Vec<Self>, ProbeUrlError> {
         let mut urls = given;
-        // A mark that some editors put at the beginning of a file.
+        // A byte order mark, which some editors write at the beginning of a file.
         let list = list.strip_prefix('\u{feff}').unwrap_or(list);
         for (line, text) in (1..).zip(list.lines()) {
             let url = without_comment(text).trim();
@@ -136,10 +136,10 @@ impl ProbeUrl {
         }
     }
 
-    /// Where a `Location` leads from here (RFC 3986, 5.2).
+    /// The target of a `Location` relative to this URL (RFC 3986, 5.2).
     ///
     /// # Errors
-    /// To nothing that can be measured.
+    /// The target cannot be measured.
     pub fn join(&self, location: &str) -> Result<Self, ProbeUrlError> {
         let scheme = if self.is_tls { "https" } else { "http" };
         let here = self.path.split('?').next().unwrap_or_default();
@@ -160,7 +160,7 @@ impl ProbeUrl {
         Self::parse(&format!("{scheme}://{}{path}", self.authority))
     }
 
-    /// As it was given.
+    /// The text as given.
     pub fn as_str(&self) -> &str {
         &self.text
     }
@@ -175,12 +175,12 @@ impl ProbeUrl {
         &self.host
     }
 
-    /// That of the scheme, where none is given.
+    /// The port; by default that of the scheme.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Host and port, as a `Host` field has them.
+    /// Host and port in the form of a `Host` field.
     pub fn authority(&self) -> &str {
         &self.authority
     }
@@ -222,14 +222,14 @@ fn without_dots(reference: &str) -> String {
     format!("/{}{query}", kept.join("/"))
 }
 
-/// A `#` within a word is part of a URL.
+/// Removes a comment; a `#` within a word is part of a URL.
 fn without_comment(line: &str) -> &str {
     let begins =
         |(at, _): &(usize, &str)| line[..*at].chars().next_back().is_none_or(char::is_whitespace);
     line.match_indices('#').find(begins).map_or(line, |(at, _)| &line[..at])
 }
 
-/// Enough of `text` to tell it by.
+/// The beginning of `text`, enough to identify it.
 fn shortened(text: &str) -> String {
     let mut short: String = text.chars().take(80).collect();
     if short.len() < text.len() {
@@ -314,7 +314,7 @@ mod tests {
         assert_eq!(gathered("http://b/", &many), Err(ProbeUrlError::TooMany { found }));
     }
 
-    /// Rows of RFC 3986, 5.4, and what servers send besides.
+    /// Rows of RFC 3986, 5.4, and other forms that servers send.
     #[test]
     fn locations_are_resolved() {
         let base = ProbeUrl::parse("http://a:81/b/c/d;p?q").unwrap();

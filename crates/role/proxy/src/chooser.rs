@@ -1,4 +1,4 @@
-//! One policy of a worker, with its view of the members that it may choose from.
+//! One policy of a worker, with its view of the members among which it selects.
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
@@ -20,28 +20,29 @@ pub(crate) struct Chooser {
     content_aware: bool,
     learns_sizes: bool,
     view: ClusterView,
-    /// Positions of the view's nodes among the members.
+    /// Index among the members of each node of the view.
     members: Vec<usize>,
-    /// What members tell of sizes, if the policy is to learn those and sees no responses.
+    /// Object sizes reported by members, if the policy uses sizes and this process sees no
+    /// responses.
     served: Option<ToldSizes>,
 }
 
-/// What members tell of sizes, as far as a policy has read it.
+/// Object sizes reported by members, and how far the policy has read them.
 struct ToldSizes {
     log: Cache<Arc<ArcSwap<ServedLog>>, Arc<ServedLog>>,
     reader: ServedReader,
 }
 
-/// What a policy has chosen.
+/// The selection of a policy.
 pub(crate) struct Chosen {
-    /// Position among the members.
+    /// Index among the members.
     pub(crate) index: usize,
-    /// Of the request, if the policy is to learn the size of its object.
+    /// Hash of the request's URL, if the policy is to learn the object's size.
     pub(crate) url_hash: Option<u64>,
 }
 
 impl Chooser {
-    /// The policy called `policy`, among members that [`Self::follow`] says.
+    /// Creates the policy called `policy`; [`Self::follow`] sets its members.
     pub(crate) fn new(policy: &str, seed: u64) -> Self {
         Self {
             policy: build(policy, seed),
@@ -53,7 +54,7 @@ impl Chooser {
         }
     }
 
-    /// Chooses from now on among the members of these names; empty: all.
+    /// Selects from now on among the members with these names; empty: among all.
     pub(crate) fn follow(&mut self, published: &Published, names: &[String]) {
         let is_in = |name: &str| names.is_empty() || names.iter().any(|it| it == name);
         let members = published.members.iter().enumerate();
@@ -81,7 +82,8 @@ impl Chooser {
         };
     }
 
-    /// Chooses for `request`; `host` is scratch. `published` is what it follows.
+    /// Selects a member for `request`; `host` is a scratch buffer. `published` is the state passed
+    /// to [`Self::follow`] last.
     pub(crate) fn choose(
         &mut self,
         (request, client): (&RequestHead<'_, '_>, SocketAddr),
@@ -101,13 +103,13 @@ impl Chooser {
                 request.authority.write_lower(scratch);
                 host = scratch;
             }
-            // What can't be normalised is the member's to refuse.
+            // A path that cannot be normalised is left to the member to refuse.
             path = path::read(request.path, Reading::Origins).map_or(path, Path::into_place);
         }
         let key = RequestKey {
             client: client.ip(),
             client_port: client.port(),
-            // Members are asked by other hosts than this one, and tell of none.
+            // Members receive requests under other host names, and report sizes without hosts.
             host: if self.served.is_some() { b"" } else { host },
             path: &path,
             query: request.query,
@@ -122,12 +124,12 @@ impl Chooser {
         Some(Chosen { index: self.members[at], url_hash })
     }
 
-    /// A request was sent to a member that it did not choose.
+    /// Records a request that was sent to a member which this policy did not select.
     pub(crate) fn started(&mut self, node: NodeId) {
         self.policy.started(node);
     }
 
-    /// Reports the size of an object to the policy.
+    /// Reports an object's size to the policy.
     pub(crate) fn learned(&mut self, url_hash: u64, object: ServedObject) {
         self.policy.learned(url_hash, object);
     }

@@ -1,8 +1,8 @@
-//! A reverse proxy as a library: the members of a group, their health and load, the choice of one
+//! A reverse proxy as a library: the members of a group, their health and load, the selection of a member
 //! for each request, and the exchange with it.
 //!
-//! The nodes of a service are a group of a dispatcher, the servers of a pool one of a node. Both are
-//! a [`Group`], shared by all threads, and on each worker a [`WorkerGroup`].
+//! The nodes of a service are a group of a dispatcher, the servers of a pool one of a node. A group is a
+//! [`Group`], shared by all threads, and a [`WorkerGroup`] on each worker.
 //!
 //! ```text
 //!  admin API, reload --> Group (a mutex, off the path of requests)
@@ -13,19 +13,18 @@
 //!                           ^-- NodeReports: loads that nodes report
 //! ```
 //!
-//! `members` is the state of a group, `request` what becomes of a request; the latter uses the
-//! former. What goes over the wire is a
-//! `Leg`'s: `HttpLeg` (`request/upload.rs`, `request/download.rs`), and `GatewayLeg` for AJP and FastCGI.
+//! `members` contains the state of a group, `request` the handling of a request, which uses the former. A
+//! `Leg` encodes and decodes what is sent to and received from a member: `HttpLeg` (`request/upload.rs`,
+//! `request/download.rs`), and `GatewayLeg` for AJP and FastCGI.
 //!
 //! Invariants:
-//! - A request takes no lock and, in steady state, waits only for its client, its member, and its
-//!   turn. In an A/B test the first request of a client at a worker takes one, for the time of a look-up.
+//! - A request takes no lock and, in steady state, waits only for its client, its member, and its turn.
+//!   In an A/B test the first request of a client at a worker takes a lock for one look-up.
 //! - A request that a member may have acted on is never sent again unless its method is idempotent;
 //!   retries are charged to a budget.
-//! - A connection to a member is reused only after its reply was read to the end and no byte
-//!   followed.
-//! - If a reply was begun and can't be completed, the client's connection is closed, never with a
-//!   clean end.
+//! - A connection to a member is reused only if its reply was read to the end and no byte followed.
+//! - If a reply was begun and cannot be completed, the client's connection is closed such that the client
+//!   detects it.
 //! - Heads are rebuilt from their parsed form, never passed on as bytes.
 
 #![forbid(unsafe_code)]

@@ -2,31 +2,31 @@
 
 use std::time::Duration;
 
-/// Bytes waiting for a member above which no more of the client's body is read.
-/// Below it, head and first body bytes leave together.
+/// Bytes queued for a member above which no more of the client's body is read. Below it, the head and the
+/// first bytes of the body are sent together.
 pub(crate) const UPLOAD_BYTES_WAITING: u64 = 16 * 1024;
 
-/// How long a request waits for the disk of the spool before it takes a place at a member with what there
-/// is of its body: many times what a disk takes that is not overloaded.
+/// Time that a request waits for the disk of the spool before it takes a slot at a member with the part of
+/// its body that is there: many times what a disk takes that is not overloaded.
 pub(crate) const SPOOL_WAIT: Duration = Duration::from_secs(10);
 
-/// How long the copy of a response waits in all for its client, where that is behind and nothing more can be
-/// read ahead of it: others wait for the copy. As long as a miss waits for memory.
+/// Total time that the copy of a response waits for a slow client when nothing more can be read ahead: other
+/// requests wait for the copy. As long as a miss waits for memory.
 pub(crate) const COPY_WAIT_MAX: Duration = Duration::from_secs(2);
 
-/// Retries per second on one worker that are free of the budget's share, so
-/// that a quiet group retries too (Finagle's default).
+/// Retries per second on one worker that are allowed regardless of the budget's share, so that a group with
+/// few requests retries as well (the default of Finagle).
 pub(crate) const RETRY_FLOOR_PER_S: u32 = 10;
 
-/// Names of sessions that a request may have, of which one may be a member's: more cookies of one name
-/// than a browser sends for nested paths.
+/// Session names in one request, at most, one of which may be a member's: more cookies of one name than a
+/// browser sends for nested paths.
 pub(crate) const SESSION_NAMES_MAX: usize = 8;
 
-/// How often drains, removals and slow starts are checked, in milliseconds.
+/// Interval of checks of drains, removals and slow starts, in milliseconds.
 pub(crate) const HOUSEKEEPING_MS: u64 = 100;
 
-/// Time for the requests of a member that a new config no longer has, in milliseconds; after it the
-/// member is forgotten, and they continue unwatched.
+/// Time for the requests of a member that a new config no longer contains, in milliseconds; then the member
+/// is removed, and remaining requests are no longer tracked.
 pub(crate) const RELOAD_REMOVE_MS: u64 = 30_000;
 
 /// Bytes of a check's response body that are searched for the word `draining`.
@@ -35,44 +35,45 @@ pub(crate) const CHECK_BODY_BYTES_MAX: usize = 64;
 /// Weight of one request in the moving average of latencies, as a divisor.
 pub(crate) const LATENCY_SMOOTHING: u64 = 16;
 
-/// How often a report that is being written meanwhile is read, at most: writing one takes some
-/// nanoseconds, unless its thread is interrupted.
+/// Attempts to read a report that is being written at the same time: writing takes some nanoseconds, unless
+/// its thread is interrupted.
 pub(crate) const REPORT_READS_MAX: u32 = 16;
 
-/// Bytes of one reply that count as load, at most: 1 TiB. A member may announce 2^64, and
-/// a million of these must not overflow a sum.
+/// Bytes of one reply that count as load, at most: 1 TiB. A member may announce 2^64 bytes, and a million
+/// such replies must not overflow a sum.
 pub(crate) const OWED_BYTES_MAX: u64 = 1 << 40;
 
-/// Time for the rest of a response of which nobody wants more, in milliseconds: for its end, which may
-/// come behind its head, and for what an application still writes down; not for one that goes on working.
+/// Time for the rest of a response that is not needed, in milliseconds: for its end, which may arrive after
+/// its head, and for what an application still writes; not for an application that continues to work.
 pub(crate) const REST_MS: u64 = 1_000;
 
-/// Bytes of it that are read, so that its connection can be used again: more costs more than a new one.
+/// Bytes read of such a rest, so that its connection can be reused: reading more costs more than a new
+/// connection.
 pub(crate) const REST_BYTES_MAX: u64 = 64 * 1024;
 
-/// Bytes of a request's path in a message for the operator: enough to know it by.
+/// Bytes of a request's path in a message for the operator: enough to identify it.
 pub(crate) const TOLD_PATH_BYTES_MAX: usize = 200;
 
-/// Lines of one member's standard error that are logged in a second: a page that complains in a loop
-/// must not fill the disk.
+/// Lines of one member's standard error that are logged per second: a page that reports errors in a loop must
+/// not fill the disk.
 pub(crate) const STDERR_LINES_PER_S: u64 = 20;
 
-/// Bytes of the body of an answer to a test after which no more are waited for.
+/// Bytes of the body of a test's response after which reading stops.
 pub(crate) const TEST_BODY_BYTES_MAX: u64 = 1024 * 1024;
 
-/// Bytes of it that are shown.
+/// Bytes of that body that are shown.
 pub(crate) const TEST_BODY_BYTES_SHOWN: usize = 1024;
 
-/// Bytes of an answer to a test, with all that its protocol puts around them, after which no more are waited
-/// for: a body in small pieces, and an endless log.
+/// Bytes of a test's response including the framing of its protocol, after which reading stops: bounds bodies
+/// in small pieces and endless logs.
 pub(crate) const TEST_BYTES_MAX: u64 = 8 * TEST_BODY_BYTES_MAX;
 
-/// Lines of standard error of an application that a test shows.
+/// Lines of an application's standard error that a test shows.
 pub(crate) const TEST_STDERR_LINES_MAX: usize = 20;
 
-/// Bytes of a path that operators see of each request in flight: they are kept in place.
+/// Bytes of a path that operators see of each request in flight; stored inline.
 pub(crate) const SHOWN_PATH_BYTES_MAX: usize = 96;
 
-/// Clients whose arms in an A/B test a worker remembers, a power of two, in 24 KB: those that are active at a time, so
-/// that most requests need no lock.
+/// Clients whose arms in an A/B test a worker caches, a power of two, in 24 KB: about those that are active
+/// at the same time, so that most requests need no lock.
 pub(crate) const RECENT_CLIENTS: usize = 1 << 10;

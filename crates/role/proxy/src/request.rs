@@ -6,10 +6,10 @@
 //!   '--- retry: another member --------'
 //! ```
 //!
-//! A request may be retried (RFC 9110 9.2.2) if none of it was given to the kernel; or if it has no
-//! body, its method is idempotent, and nothing of a reply was sent to the client. A retry at
-//! another member is charged to the budget. A kept connection that turns out to be dead is not: it is
-//! no evidence about the member, which is tried on a fresh connection first.
+//! A request may be retried (RFC 9110 9.2.2) if none of it was given to the kernel; or if it has no body,
+//! its method is idempotent, and nothing of a reply was sent to the client. A retry at another member is
+//! charged to the budget. The failure of a kept connection that turns out to be dead is not: it shows
+//! nothing about the member, to which a new connection is tried first.
 
 mod admit;
 mod asked;
@@ -83,7 +83,7 @@ use unread_response::{AfterResponse, UnreadResponse};
 use upload::Upload;
 
 impl WorkerGroup {
-    /// Answers `request` with a member's response.
+    /// Forwards `request` to a member and passes its response to the client.
     ///
     /// # Errors
     /// [`ForwardError`].
@@ -98,7 +98,7 @@ impl WorkerGroup {
         self.run(request, &mut recipient, forward, rules).await
     }
 
-    /// The same, with a tap that may take the response: then nothing is sent to the client.
+    /// The same, with a tap that may take the response; in that case nothing is sent to the client.
     ///
     /// # Errors
     /// [`ForwardError`].
@@ -114,7 +114,7 @@ impl WorkerGroup {
         self.run(request, &mut recipient, forward, rules).await
     }
 
-    /// Sends `request`, which has no body, for a tap alone, in the place of the client at `ends`.
+    /// Sends `request`, which has no body, for a tap only, on behalf of the client at `ends`.
     ///
     /// # Errors
     /// [`ForwardError`].
@@ -139,7 +139,7 @@ impl WorkerGroup {
     ) -> Result<(), ForwardError> {
         self.balancer().deposit(self.now());
         let collected = self.collect(request, recipient, rules).await?;
-        // Only now it waits for a member; and the settings may be other ones than before.
+        // The request waits for a member from now on; settings may have changed since it was received.
         let began = Instant::now();
         let in_force = Rc::clone(self.balancer().sync());
         let sticky = in_force.settings.sticky.as_ref();
@@ -172,11 +172,11 @@ impl WorkerGroup {
             return Err(error);
         }
         drop(proxied);
-        // The place at the member is free.
+        // The slot at the member is free.
         Ok(recipient.send_rest().await?)
     }
 
-    /// The settings in force, if members do not speak HTTP.
+    /// The settings in force, if the members' protocol is not HTTP.
     fn gateway_settings(&self) -> Option<Arc<GroupSettings>> {
         let mut balancer = self.balancer();
         let settings = &balancer.sync().settings;
@@ -193,17 +193,17 @@ struct ProxiedRequest<'a, 'r, 'c, 'h, 'b> {
     recipient: &'a mut Recipient<'r, 'c>,
     outbound: Outbound,
     session: Session<'a>,
-    /// Members that must not be tried (again).
+    /// Members that must not be tried, or not again.
     tried: SmallVec<[NodeId; 4]>,
     retries: u32,
-    /// The member of its session has no room, and it must not wait for it.
+    /// The member of its session has no room, and the request must not wait for it.
     would_wait: bool,
     began: Instant,
-    /// In an A/B test, of the last member that was tried.
+    /// In an A/B test: the arm and the last member that was tried.
     arm: Option<ArmOfRequest>,
 }
 
-/// Runs an attempt to its end: with when the member's first byte arrived.
+/// Runs an attempt to its end; also returns the time at which the member's first byte arrived.
 async fn drive<L: Leg>(
     conn: &Conn,
     asked: Asked<'_>,
@@ -216,7 +216,7 @@ async fn drive<L: Leg>(
     (ended, attempt.first_byte)
 }
 
-/// The beginning of `path` for the log, without parameters: they may hold a session's id, as
+/// The beginning of `path` for the log, without parameters: they may contain a session id, as
 /// `;jsessionid=` does.
 fn told_path(path: &[u8]) -> Cow<'_, str> {
     let path = path.split(|byte| *byte == b';').next().unwrap_or_default();
@@ -227,16 +227,16 @@ fn told_path(path: &[u8]) -> Cow<'_, str> {
 enum Step {
     /// The client has its reply, or the rest of it is queued.
     Done,
-    /// The member did not answer; another one may be tried.
+    /// The member did not respond; another one may be tried.
     Next(Refusal),
     /// No other member may be tried.
     Stop(Refusal),
 }
 
-/// The error reply when no member answered.
+/// The error reply if no member responded.
 #[derive(Clone, Copy)]
 enum Refusal {
-    /// No member could be connected to, or has room: 503.
+    /// No member could be connected to, or none has room: 503.
     NoMember,
     /// A member failed: 502 or 504.
     Failed(Cause),
@@ -264,7 +264,7 @@ impl ProxiedRequest<'_, '_, '_, '_, '_> {
         Err(ForwardError::Refused(self.refused(refusal)))
     }
 
-    /// In an A/B test: counts a request that got no whole response, if that was not its client's doing.
+    /// In an A/B test: counts a request without a complete response, unless the client caused that.
     fn count_failure(&self, error: &ForwardError) {
         let is_ours = match error {
             ForwardError::Refused(_) => true,
@@ -275,7 +275,8 @@ impl ProxiedRequest<'_, '_, '_, '_, '_> {
         }
     }
 
-    /// Application servers are asked under the settings under which the member was picked, just now.
+    /// Applies the settings in force when the member was selected, just now, to a request for an
+    /// application server.
     fn adopt_settings(&mut self, is_draining: bool) -> Result<(), ForwardError> {
         if let Outbound::Gateway(leg) = &mut self.outbound
             && let Some(settings) = self.group.gateway_settings()
@@ -286,13 +287,13 @@ impl ProxiedRequest<'_, '_, '_, '_, '_> {
         Ok(())
     }
 
-    /// Tries one member: on a kept connection first, and if that is dead on a new
-    /// one.
+    /// Tries one member: on a kept connection first, and on a new one if that is dead.
     async fn attempt(&mut self, mut in_flight: InFlight) -> Result<Step, ExchangeError> {
         let (group, target) = (self.group, in_flight.target().clone());
         let began = in_flight.began();
         self.tried.push(target.member().id);
-        // Requests that came in together are sent together: a member on this machine is woken once for all.
+        // Requests that were received together are sent together: a member on this machine is then woken
+        // once.
         others_first().await;
         let mut kept = group.connections().reuse(target.member().address);
         if kept.as_ref().is_some_and(|lease| self.is_risky(lease)) {
@@ -307,7 +308,7 @@ impl ProxiedRequest<'_, '_, '_, '_, '_> {
                     group.counters().inc(Counter::UpstreamReused);
                     (lease, began)
                 }
-                // By itself: it is rare, and large.
+                // Boxed because it is rare and large.
                 None => match Box::pin(self.dial(&target)).await {
                     Ok(lease) => match ping::if_answered(lease, &target).await {
                         Some(lease) => (lease, Instant::now()),
@@ -338,8 +339,8 @@ impl ProxiedRequest<'_, '_, '_, '_, '_> {
         }
     }
 
-    /// Sends the request over `lease` and passes the response on; of one that nobody wants more of, the
-    /// rest is returned. A fault is returned with whether the member sent nothing at all.
+    /// Sends the request over `lease` and passes the response on; returns the rest of a response that is
+    /// not needed. A fault is returned together with whether the member sent nothing at all.
     async fn exchange_on(
         &mut self,
         lease: PooledConn,
@@ -405,8 +406,8 @@ impl ProxiedRequest<'_, '_, '_, '_, '_> {
         dialled
     }
 
-    /// A kept connection may die during a request; for one that can't be retried, the kernel is
-    /// asked first whether the connection is alive.
+    /// A kept connection may close during a request; before a request that cannot be retried, the kernel is
+    /// asked whether the connection is alive.
     fn is_risky(&self, lease: &PooledConn) -> bool {
         !self.is_repeatable() && lease.conn.probe_stale()
     }
@@ -420,13 +421,13 @@ impl ProxiedRequest<'_, '_, '_, '_, '_> {
         self.outbound.restart(self.request, &self.forward, self.recipient.ends());
     }
 
-    /// Whether the request may be sent once more, to any member.
+    /// Whether the request may be sent again, to any member.
     fn may_resend(&self) -> bool {
         let is_unsent = !self.outbound.is_begun();
         !self.recipient.is_begun() && (self.is_repeatable() || is_unsent)
     }
 
-    /// Whether another member may be tried; if so, charges the budget.
+    /// Whether another member may be tried; if so, charges the retry budget.
     fn may_retry(&mut self, target: &PickedMember) -> bool {
         let counters = self.group.counters();
         if self.retries >= target.settings().retries_max {
@@ -440,8 +441,8 @@ impl ProxiedRequest<'_, '_, '_, '_, '_> {
         true
     }
 
-    /// There is no connection to the member. Nothing was sent, so any request may
-    /// go to another.
+    /// Handles a failure to connect to the member. Nothing was sent, so any request may be sent to another
+    /// one.
     fn not_connected(
         &mut self,
         target: &PickedMember,
@@ -452,7 +453,7 @@ impl ProxiedRequest<'_, '_, '_, '_, '_> {
             self.group.counters().inc(Counter::UpstreamConnectFailures);
         }
         if !error.blames_node() {
-            // Nobody failed; to ask elsewhere costs the cluster nothing.
+            // No member failed, and trying another one costs the cluster nothing.
             return Step::Next(Refusal::NoMember);
         }
         let cause = Cause::of_connect(error);
@@ -465,8 +466,8 @@ impl ProxiedRequest<'_, '_, '_, '_, '_> {
         }
     }
 
-    /// The member does not answer before it gets the request, neither on a kept connection nor on a new
-    /// one. It may be busy, which checks tell apart.
+    /// Handles a member that answers no CPING, neither on a kept connection nor on a new one. It may only
+    /// be busy, which checks determine.
     fn no_pong(&mut self, target: &PickedMember, in_flight: &mut InFlight) -> Step {
         in_flight.fail(Cause::NoPong);
         self.tell(target, Cause::NoPong);
@@ -476,7 +477,7 @@ impl ProxiedRequest<'_, '_, '_, '_, '_> {
         }
     }
 
-    /// The member failed while it had the request.
+    /// Handles a failure of the member while it had the request.
     fn failed(
         &mut self,
         target: &PickedMember,
@@ -499,8 +500,8 @@ impl ProxiedRequest<'_, '_, '_, '_, '_> {
             return Err(ExchangeError::ReplyCutShort(cause.reason()));
         }
         let refusal = Refusal::Failed(cause);
-        // A member that is late may be at work: a retry would be late, too. One
-        // that answers nonsense would do so again.
+        // A member that is late may still be working: a retry would be late, too. A request with an invalid
+        // response would get one again.
         if cause != Cause::Broken || !self.may_resend() || !self.may_retry(target) {
             return Ok(Step::Stop(refusal));
         }
@@ -508,7 +509,7 @@ impl ProxiedRequest<'_, '_, '_, '_, '_> {
         Ok(Step::Next(refusal))
     }
 
-    /// Logs a failure of a member, once a second at most: metrics count all of them.
+    /// Logs a failure of a member, at most once per second: metrics count all of them.
     fn tell(&self, target: &PickedMember, cause: Cause) {
         let (group, words) = (self.group.group().name(), self.group.group().words);
         let (name, address) = (target.name(), target.member().address);
@@ -533,14 +534,14 @@ impl ProxiedRequest<'_, '_, '_, '_, '_> {
         self.recipient.note(|summary| summary.node = Some(Arc::clone(target.name())));
     }
 
-    /// The member of the request's session does not answer any more.
+    /// Handles the loss of a session whose member no longer responds.
     fn lost_session(&self, successor: &PickedMember) {
         let group = self.group.group();
         group.count_lost_session();
         if successor.member().may_tell(self.group.now()) {
             let GroupWords { group: word, member } = group.words;
             let (group, name) = (group.name(), successor.name());
-            // What a client sends is logged only where it names a member.
+            // Data sent by clients is logged only if it names a member.
             let lost = successor.session_member(&self.session);
             let lost = lost.map_or_else(|| format!("a {member} that is gone"), |it| it.to_string());
             tracing::info!("{word} {group}: {member} {name} continues a session of {lost}");
@@ -553,7 +554,7 @@ impl ProxiedRequest<'_, '_, '_, '_, '_> {
         }
     }
 
-    /// What the client is told if no member answered.
+    /// The reply to the client if no member responded.
     fn refused(&mut self, refusal: Refusal) -> Refused {
         let scope = match (self.would_wait, self.session.is_bound()) {
             (true, _) => RefusalScope::Wait,

@@ -1,4 +1,4 @@
-//! A worker's share of an A/B test: a policy for each arm, the clients seen lately, and the counts.
+//! A worker's share of an A/B test: a policy for each arm, a cache of clients, and the counts.
 
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -14,13 +14,13 @@ use crate::members::published::Published;
 pub(crate) struct WorkerArms {
     share: Rc<ArmShare>,
     choosers: Vec<Chooser>,
-    /// Of clients seen lately, so that a known client needs no lock: each has one place.
+    /// Cache of recent clients, so that a known client needs no lock; each client has one slot.
     recent: Box<[Option<(ClientId, u8)>]>,
-    /// That of the comparison when `recent` was last emptied.
+    /// Revision of the comparison when `recent` was last cleared.
     revision: u64,
 }
 
-/// What requests of arms hold on to.
+/// The parts that requests refer to.
 pub(crate) struct ArmShare {
     comparison: Arc<Comparison>,
     counts: Arc<WorkerArmCounts>,
@@ -32,7 +32,7 @@ pub(crate) struct ArmOfRequest {
     share: Rc<ArmShare>,
     client: ClientId,
     pub(crate) arm: usize,
-    /// None of the arm's members could take it.
+    /// Whether none of the arm's members could take it.
     pub(crate) has_strayed: bool,
 }
 
@@ -53,7 +53,7 @@ impl WorkerArms {
         Arc::ptr_eq(&self.share.comparison, comparison)
     }
 
-    /// Each arm chooses from now on among its members of `published`.
+    /// Makes each arm select among its members of `published` from now on.
     pub(crate) fn follow(&mut self, published: &Published) {
         let arms = self.share.comparison.arms().list().iter();
         arms.zip(&mut self.choosers).for_each(|(arm, it)| it.follow(published, &arm.nodes));
@@ -83,14 +83,14 @@ impl WorkerArms {
         &mut self.choosers[arm]
     }
 
-    /// The policy that chose for a request, unless it is that of an earlier test.
+    /// The policy that selected for a request, unless it belongs to an earlier test.
     pub(crate) fn chooser_of(&mut self, request: &ArmOfRequest) -> Option<&mut Chooser> {
         Rc::ptr_eq(&self.share, &request.share).then(|| &mut self.choosers[request.arm])
     }
 }
 
 impl ArmOfRequest {
-    /// Counts what became of the request.
+    /// Counts an event of the request.
     pub(crate) fn count(&self, event: &ArmEvent) {
         let event = if self.has_strayed { &ArmEvent::Strayed } else { event };
         self.share.counts.count(self.arm, self.client, event);

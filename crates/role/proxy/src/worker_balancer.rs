@@ -1,7 +1,7 @@
 //! The load balancer of one worker: everything the worker needs to select members.
 //!
-//! The only shared data are the members' counters; each pick copies them into the policy's view. For
-//! the number of members in one group, that copy is cheaper than any scheme to avoid it.
+//! The only shared data are the members' counters; each selection copies them into the policy's view. For the
+//! number of members in one group, that copy is cheaper than any scheme to avoid it.
 
 use std::net::SocketAddr;
 use std::ops::Deref;
@@ -22,35 +22,35 @@ use crate::members::session::{Session, highest_random_weight};
 use crate::members::settings::GroupSettings;
 use crate::worker_arms::{ArmOfRequest, WorkerArms};
 
-/// Selects the members for the requests of one worker: by its own instance of the policy, its own
-/// view of the members, and its own budget of retries.
+/// Selects members for the requests of one worker, with its own instance of the policy, view of the members,
+/// and retry budget.
 pub(crate) struct WorkerBalancer {
     latest: Cache<Arc<ArcSwap<Published>>, Arc<Published>>,
     /// The published state for which `chooser`, `arms` and `budget` were made.
     in_force: Rc<InForce>,
     connections: Rc<ConnectionPool>,
     seed: u64,
-    /// That of the group.
+    /// The policy of the group.
     chooser: Chooser,
-    /// Those of an A/B test.
+    /// The policies of an A/B test.
     arms: Option<WorkerArms>,
     budget: RetryBudget,
-    /// Scratch: a host in lower case.
+    /// Scratch buffer: a host in lower case.
     host: Vec<u8>,
 }
 
-/// The input of a worker's picks. Requests hold a reference to it while they are in progress, and
-/// are counted here: without atomics, for which all workers would contend.
+/// The input of a worker's selections. Requests in progress hold a reference to it, counted without atomics,
+/// for which all workers would contend.
 pub(crate) struct InForce(Arc<Published>);
 
-/// A member that was picked, and the settings it was picked under.
+/// A selected member, and the settings under which it was selected.
 #[derive(Clone)]
 pub struct PickedMember {
     in_force: Rc<InForce>,
     index: usize,
-    /// Of the request, if the policy is to learn the size of its object.
+    /// Hash of the request's URL, if the policy is to learn the object's size.
     url_hash: Option<u64>,
-    /// In an A/B test, unless the request's session chose.
+    /// The arm of an A/B test, unless the request's session determined the member.
     arm: Option<ArmOfRequest>,
 }
 
@@ -87,8 +87,8 @@ impl WorkerBalancer {
         &self.in_force
     }
 
-    /// Selects a member for `request` that is not in `exclude`: that of its session, else as its
-    /// session's hash has it, else as the policy has it.
+    /// Selects a member for `request` that is not in `exclude`: that of its session, otherwise by its
+    /// session's hash, otherwise by the policy.
     pub(crate) fn pick(
         &mut self,
         request: &RequestHead<'_, '_>,
@@ -100,7 +100,7 @@ impl WorkerBalancer {
         self.sync();
         let by_hash = || session.hash.and_then(|hash| self.index_by_hash(hash, exclude));
         let (chosen, arm) = match self.index_of(session, exclude).or_else(by_hash) {
-            // It waits for its member.
+            // The request waits for its member.
             Some(index) if !self.in_force.members[index].member.can_begin() => return None,
             Some(index) => {
                 self.chooser.started(self.in_force.members[index].member.id);
@@ -112,7 +112,7 @@ impl WorkerBalancer {
         Some(PickedMember { in_force: Rc::clone(&self.in_force), index, url_hash, arm })
     }
 
-    /// The member that the session has, if it may go there.
+    /// The member of the session, if it may get the request.
     fn index_of(&self, session: &Session<'_>, exclude: &[NodeId]) -> Option<usize> {
         let members = &self.in_force.members;
         let index = session.find(members.iter().map(|entry| &*entry.session_name))?;
@@ -120,15 +120,15 @@ impl WorkerBalancer {
         (member.keeps_sessions() && !exclude.contains(&member.id)).then_some(index)
     }
 
-    /// The member for a session with that hash.
+    /// The member for a session with this hash.
     fn index_by_hash(&self, hash: u64, exclude: &[NodeId]) -> Option<usize> {
         let members = self.in_force.members.iter().map(|entry| &entry.member).enumerate();
         let open = members.filter(|(_, it)| it.is_in() && !exclude.contains(&it.id));
         highest_random_weight(hash, open.map(|(index, member)| (index, member.name_hash)))
     }
 
-    /// As the policy of the client's arm has it, in an A/B test; else, and where none of the arm's members may take the
-    /// request, as the group's policy has it.
+    /// Selects by the policy of the client's arm in an A/B test; otherwise, and if none of the arm's members
+    /// can take the request, by the group's policy.
     fn pick_by_policy(
         &mut self,
         (request, client): (&RequestHead<'_, '_>, SocketAddr),
@@ -148,7 +148,7 @@ impl WorkerBalancer {
         Some((chosen, arm))
     }
 
-    /// Reports the size of a picked member's object to the policy.
+    /// Reports the size of a selected member's object to the policy.
     pub(crate) fn learned(&mut self, picked: &PickedMember, bytes: u64) {
         if let (Some(url_hash), Some(chooser)) = (picked.url_hash, self.chooser_of(picked)) {
             let object = ServedObject { node: picked.member().id, bytes };
@@ -163,7 +163,7 @@ impl WorkerBalancer {
         }
     }
 
-    /// What chose a member, unless it is gone.
+    /// The policy that selected a member, unless that is gone.
     fn chooser_of(&mut self, picked: &PickedMember) -> Option<&mut Chooser> {
         match &picked.arm {
             Some(arm) if !arm.has_strayed => self.arms.as_mut()?.chooser_of(arm),
@@ -171,7 +171,7 @@ impl WorkerBalancer {
         }
     }
 
-    /// A client's request arrived.
+    /// Records the arrival of a client's request.
     pub(crate) fn deposit(&mut self, now: Now) {
         self.budget.on_request(now);
     }
@@ -181,8 +181,8 @@ impl WorkerBalancer {
         self.budget.try_retry(now)
     }
 
-    /// Whether a member that was not tried may take the request, now or later: one that is up, or was
-    /// not checked yet. Whether it has room says nothing: that changes at any moment.
+    /// Whether a member that was not tried may take the request, now or later: one that is up, or was not
+    /// checked yet. Whether it has room is ignored, since that changes at any moment.
     pub(crate) fn may_wait(&mut self, session: &Session<'_>, exclude: &[NodeId]) -> bool {
         self.sync();
         if self.index_of(session, exclude).is_some() {
@@ -214,7 +214,7 @@ impl WorkerBalancer {
         for gone in &self.in_force.members {
             let address = gone.member.address;
             let is_kept = |entry: &Entry| entry.member.address == address;
-            // What was said on a connection is not to be taken for another protocol.
+            // Connections opened with one protocol must not be used with another.
             if old.protocol != new.protocol || !latest.members.iter().any(is_kept) {
                 self.connections.close_address(address);
             }
@@ -223,7 +223,7 @@ impl WorkerBalancer {
         self.follow();
     }
 
-    /// The policies choose among the members in force, by the A/B test in force.
+    /// Applies the members and the A/B test in force to the policies.
     fn follow(&mut self) {
         let published = &**self.in_force;
         self.chooser.follow(published, &[]);
@@ -239,34 +239,34 @@ impl WorkerBalancer {
 }
 
 impl PickedMember {
-    /// Host and port that clients reach it at.
+    /// Host and port at which clients reach it.
     pub fn authority(&self) -> &str {
         &self.entry().authority
     }
 
-    /// The line that names it, if replies shall have one.
+    /// The line that names it in replies, if configured.
     pub fn name_line(&self) -> &[u8] {
         &self.entry().name_line
     }
 
-    /// Whether the client gets a session there by the reply.
+    /// Whether the reply begins a session of the client with this member.
     pub(crate) fn begins(&self, session: &Session<'_>) -> bool {
         session.is_new_at(&self.entry().session_name)
     }
 
-    /// What a reply gets by which a session begins, of a client that has asked by https or not.
+    /// The lines of a reply that begins a session; `is_secure`: the client used https.
     pub(crate) fn session_lines(&self, is_secure: bool) -> &[u8] {
         &self.entry().session_lines[usize::from(is_secure)]
     }
 
-    /// Name of the member that the session had been at, if it is still there.
+    /// Name of the member that the session names, if it still exists.
     pub(crate) fn session_member(&self, session: &Session<'_>) -> Option<&Arc<str>> {
         let members = &self.in_force.members;
         let index = session.find(members.iter().map(|entry| &*entry.session_name))?;
         Some(&members[index].member.name)
     }
 
-    /// Whether the session had been at another member.
+    /// Whether the session was at another member before.
     pub(crate) fn has_inherited(&self, session: &Session<'_>) -> bool {
         session.names_any() && session.find(std::iter::once(&*self.entry().session_name)).is_none()
     }
@@ -284,12 +284,12 @@ impl PickedMember {
         &self.in_force.members[self.index]
     }
 
-    /// The arm of an A/B test that chose it, or should have.
+    /// The arm of an A/B test that selected it, or should have.
     pub(crate) fn arm(&self) -> Option<&ArmOfRequest> {
         self.arm.as_ref()
     }
 
-    /// The settings the member was picked under.
+    /// The settings under which the member was selected.
     pub(crate) fn settings(&self) -> &GroupSettings {
         &self.in_force.settings
     }

@@ -26,12 +26,12 @@ pub struct WorkerGroup {
 }
 
 impl WorkerGroup {
-    /// The share of `group` that the worker of `context` has.
+    /// Creates the share of `group` for the worker of `context`.
     pub fn new(group: &Arc<Group>, context: &Rc<Context>) -> Rc<Self> {
         let worker = context.worker();
         let connections =
             ConnectionPool::new(worker, group.published().load().settings.connections);
-        // Workers must not walk in step: each has a sequence of its own.
+        // Each worker has its own random sequence, so that they do not select in step.
         let seed = Rng::new(group.seed().wrapping_add(worker.index() as u64)).next_u64();
         let balancer = WorkerBalancer::new(group.published(), Rc::clone(&connections), seed);
         let own = Rc::new(Self {
@@ -52,7 +52,8 @@ impl WorkerGroup {
         &self.group
     }
 
-    /// Selects a member for a client that goes there by itself. What it does there is not seen here.
+    /// Selects a member for a client that connects to it directly. The client's requests there are
+    /// not seen here.
     pub fn send_away(
         &self,
         request: &RequestHead<'_, '_>,
@@ -68,20 +69,20 @@ impl WorkerGroup {
         Some(target)
     }
 
-    /// 503: no member may take the request.
+    /// Replies 503, since no member can take the request.
     pub fn refuse_for_want_of_members(&self, reply: &mut Reply<'_>) {
         self.counters().inc(Counter::NoNode);
         let in_force = Rc::clone(self.balancer().sync());
         reply.plain(503, &in_force.settings.retry_after_line);
     }
 
-    /// Tells the policy how an attempt ended, or how fast its member was.
+    /// Reports the end of an attempt, or the speed of its member, to the policy.
     pub(crate) fn finished(&self, picked: &PickedMember, end: AttemptEnd) {
         let now = self.now();
         self.balancer().finished(now, picked, end);
     }
 
-    /// Tells the policy how large the object of a picked member's response is.
+    /// Reports the size of the object in a selected member's response to the policy.
     pub(crate) fn learned(&self, picked: &PickedMember, bytes: u64) {
         self.balancer().learned(picked, bytes);
     }

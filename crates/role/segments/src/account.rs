@@ -1,7 +1,7 @@
-//! The memory of a node beside the bytes of segments: heads of objects and the workers'
-//! indexes of them. It is deducted from the memory of segments.
+//! The memory of a node besides the bytes of segments: object heads and the workers' indexes of
+//! them. It is deducted from the memory for segments.
 //!
-//! Invariant: every charge is returned when it is dropped, wherever it was moved.
+//! Invariant: dropping a charge returns it to its account, wherever the charge was moved.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,12 +14,12 @@ use crate::limits::{ALLOCATOR_PART, HEADS_KIND_PART, HEADS_PART};
 pub struct HeadAccount {
     ledger: Arc<Ledger>,
     own_bytes: AtomicU64,
-    /// Of heads of all kinds.
+    /// Limit for heads of all kinds together.
     all_bytes_max: u64,
 }
 
 impl HeadAccount {
-    /// Nothing yet, in a store of `capacity_bytes`.
+    /// Creates an empty account in a store of `capacity_bytes`.
     pub fn new(ledger: &Arc<Ledger>, capacity_bytes: u64) -> Arc<Self> {
         let all_bytes_max = capacity_bytes / HEADS_PART;
         Arc::new(Self { ledger: Arc::clone(ledger), own_bytes: AtomicU64::new(0), all_bytes_max })
@@ -33,13 +33,13 @@ impl HeadAccount {
         Charge { account: Arc::clone(self), bytes }
     }
 
-    /// Whether heads must be evicted before others are added. Heads of one kind may use the
-    /// memory that other kinds leave, but never evict the last of those.
+    /// Whether heads must be evicted before others are added. Heads of one kind may use memory
+    /// that other kinds leave free, but never the share guaranteed to each kind.
     pub fn is_full(&self) -> bool {
         self.exceeds(self.all_bytes_max)
     }
 
-    /// Whether enough was evicted: so much that the next search for candidates is not due soon.
+    /// Whether enough was evicted that the next search for candidates is not due soon.
     pub fn is_roomy(&self) -> bool {
         !self.exceeds(self.all_bytes_max / 8 * 7)
     }
@@ -51,7 +51,7 @@ impl HeadAccount {
     }
 }
 
-/// Memory that something takes.
+/// Memory charged to an account until this is dropped.
 #[derive(Debug)]
 pub struct Charge {
     account: Arc<HeadAccount>,
@@ -65,7 +65,7 @@ impl Drop for Charge {
     }
 }
 
-/// What the allocator takes for `bytes` bytes at worst.
+/// The number of bytes that the allocator takes for `bytes` bytes in the worst case.
 pub fn allocated(bytes: usize) -> u64 {
     (bytes + bytes / ALLOCATOR_PART) as u64
 }

@@ -6,9 +6,9 @@
 //!  region 2 |seg e|seg f|..free..   <- current   last segment is dropped
 //! ```
 //!
-//! A byte of a region is written once: its pages may be in a socket's queue long after they
-//! count as sent, and overwriting them would change what a client receives. So space is
-//! never reused in place; [`crate::store`] moves the last few segments of a thin region
+//! Each byte of a region is written only once: pages may be in a socket's queue long after
+//! their bytes count as sent, and overwriting them would change what a client receives. Space is
+//! therefore never reused in place; [`crate::store`] moves the last few segments of a thin region
 //! elsewhere and drops the region.
 
 use std::fs::File;
@@ -23,43 +23,44 @@ use skep_wire::cache::SegmentName;
 
 use crate::limits::{REGION_BYTES, REGION_SHARE_MAX};
 
-/// Memory that a store takes. For segments: those in the index, those that only replies still
-/// pin, and the waste of regions; beside them the heads and indexes of objects.
+/// Memory used by a store: segments in the index, segments pinned only by replies, and the
+/// waste of regions; in addition, the heads and indexes of objects.
 #[derive(Debug, Default)]
 pub struct Ledger {
     all_bytes: AtomicU64,
-    /// Of these, those of segments.
+    /// Of these, bytes of segments.
     segment_bytes: AtomicU64,
-    /// Of all, those of regions: not part of what the system calls resident.
+    /// Of `all_bytes`, bytes of regions, which are not part of the resident size that the
+    /// system reports.
     region_bytes: AtomicU64,
-    /// Beside them, those of heads.
+    /// Bytes of heads; not in `all_bytes`.
     pub heads_bytes: AtomicU64,
-    /// Those of the workers' indexes.
+    /// Bytes of the workers' indexes; not in `all_bytes`.
     pub worker_index_bytes: AtomicU64,
 }
 
 impl Ledger {
-    /// Bytes of segments and regions.
+    /// Returns the bytes of segments and regions.
     pub fn bytes(&self) -> u64 {
         self.all_bytes.load(Ordering::Relaxed)
     }
 
-    /// Bytes beside those.
+    /// Returns the bytes of heads and workers' indexes.
     pub fn meta_bytes(&self) -> u64 {
         self.heads_bytes.load(Ordering::Relaxed) + self.worker_index_bytes.load(Ordering::Relaxed)
     }
 
-    /// Bytes of segments, in an index or not.
+    /// Returns the bytes of segments, in an index or not.
     pub fn segment_bytes(&self) -> u64 {
         self.segment_bytes.load(Ordering::Relaxed)
     }
 
-    /// Bytes of memory files.
+    /// Returns the bytes of memory files.
     pub fn region_bytes(&self) -> u64 {
         self.region_bytes.load(Ordering::Relaxed)
     }
 
-    /// Records that a segment takes memory of its own.
+    /// Records that a segment allocated memory of its own.
     pub fn take(&self, bytes: u64) {
         self.all_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.segment_bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -85,13 +86,13 @@ impl Ledger {
     }
 }
 
-/// A memory file that segments share.
+/// A memory file shared by several segments.
 #[derive(Debug)]
 pub struct Region {
     file: File,
     bytes: u32,
     live_bytes: AtomicU32,
-    /// Segments that were placed here, dead ones included.
+    /// Names of the segments placed here, including dead ones.
     keys: Mutex<Vec<SegmentName>>,
     ledger: Arc<Ledger>,
 }
@@ -141,18 +142,18 @@ impl Extent {
         &self.region
     }
 
-    /// The file, and where in it the segment begins.
+    /// Returns the file and the segment's offset in it.
     pub fn file(&self) -> (BorrowedFd<'_>, u64) {
         (self.region.file.as_fd(), u64::from(self.offset))
     }
 
-    /// Writes bytes that were not written before.
+    /// Writes bytes at a position not written before.
     pub fn write(&self, bytes: &[u8], at: u32) -> io::Result<()> {
         debug_assert!(at as usize + bytes.len() <= self.bytes as usize, "within the place");
         self.region.file.write_all_at(bytes, u64::from(self.offset + at))
     }
 
-    /// Reads bytes back, to move them.
+    /// Reads bytes back, in order to move them.
     pub fn read(&self, bytes: &mut [u8], at: u32) -> io::Result<()> {
         self.region.file.read_exact_at(bytes, u64::from(self.offset + at))
     }
@@ -169,24 +170,24 @@ impl Drop for Extent {
 #[derive(Debug)]
 pub(crate) struct Arena {
     ledger: Arc<Ledger>,
-    /// The region that is being filled, and how far.
+    /// The region being filled, and the number of bytes used in it.
     current: Option<(Arc<Region>, u32)>,
     regions: Vec<Weak<Region>>,
-    /// Each region takes a descriptor.
+    /// Each region takes a file descriptor.
     regions_max: usize,
 }
 
 impl Arena {
-    /// No region yet; at most `regions_max`.
+    /// Creates an arena without regions, which has at most `regions_max` of them.
     pub(crate) fn new(ledger: &Arc<Ledger>, regions_max: usize) -> Self {
         Self { ledger: Arc::clone(ledger), current: None, regions: Vec::new(), regions_max }
     }
 
-    /// A place for `bytes` bytes of the segment `key`. `None`: no memory file
-    /// can be had; the heap will do.
+    /// Returns a place for `bytes` bytes of the segment `key`; `None` if no memory file can be
+    /// created, in which case the segment goes on the heap.
     pub(crate) fn place(&mut self, key: SegmentName, bytes: u32) -> Option<Extent> {
         if bytes > REGION_SHARE_MAX {
-            // Fills a region, or would waste too much of a shared one.
+            // Fills a region on its own, or would waste too much of a shared one.
             return self.open(bytes).map(|region| settle(region, 0, bytes, key));
         }
         let fits = self.current.as_ref().is_some_and(|(_, used)| used + bytes <= REGION_BYTES);
@@ -196,12 +197,12 @@ impl Arena {
         }
         let (region, used) = self.current.as_mut()?;
         let offset = *used;
-        // On a page of its own: pages are what the kernel counts.
+        // On pages of its own: the kernel accounts whole pages.
         *used += bytes.next_multiple_of(4096);
         Some(settle(Arc::clone(region), offset, bytes, key))
     }
 
-    /// Fills the region no further that is being filled: it goes with its last segment.
+    /// Stops filling the current region, which is then freed with its last segment.
     pub(crate) fn leave_current(&mut self) {
         self.current = None;
         self.regions.retain(|region| region.strong_count() > 0);

@@ -1,7 +1,7 @@
-//! Per-thread buffers for bytes on their way into a segment.
+//! Per-thread buffers for bytes being copied into a segment.
 //!
-//! A new buffer of this size for each fill would churn the allocator: a thread keeps its
-//! buffers for reuse, up to a bound.
+//! Allocating a buffer of this size for each fill would strain the allocator: a thread keeps
+//! its buffers for reuse, up to a bound.
 
 use std::cell::RefCell;
 
@@ -15,8 +15,8 @@ thread_local! {
     static KEPT: RefCell<Vec<Box<[u8]>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Room for a chunk as other nodes send it, and so for any chunk; given back when
-/// dropped.
+/// A buffer large enough for a chunk as other nodes send it, and so for any chunk; returned to
+/// its thread when dropped.
 pub struct Buffer(Box<[u8]>);
 
 impl Buffer {
@@ -26,7 +26,7 @@ impl Buffer {
         Self(kept.unwrap_or_else(|| vec![0; FETCH_BUFFER_BYTES].into_boxed_slice()))
     }
 
-    /// The whole buffer; its contents are left over from earlier use.
+    /// Returns the whole buffer; it contains bytes of earlier uses.
     pub fn bytes(&mut self) -> &mut [u8] {
         &mut self.0
     }

@@ -1,4 +1,4 @@
-//! Why the bytes of an object cannot be fetched, by their source.
+//! The reasons why the bytes of an object cannot be fetched, by source.
 //!
 //! The same error type is used from the failure to the reply's status, its `Cache-Status`, the
 //! counters and the log: `docs/operate/troubleshooting.md` explains each cause.
@@ -8,7 +8,7 @@ use skep_telemetry::Counter;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FetchError {
-    /// This node's disk.
+    /// This node could not read the file.
     #[error(transparent)]
     File(DiskError),
     /// An origin of the site failed.
@@ -16,39 +16,39 @@ pub enum FetchError {
     Origin {
         /// The kind of failure, as in the counters.
         fault: &'static str,
-        /// The status of the reply that says so.
+        /// The status of the reply to the client.
         status: u16,
     },
-    /// An origin answered that it is in trouble.
+    /// An origin responded with this error status.
     #[error("the origin answered {0}")]
     OriginStatus(u16),
-    /// An origin has another version than the one that was begun, or changes faster
-    /// than it can be read.
+    /// An origin has a version other than the one whose transfer began, or changes it faster than
+    /// it can be read.
     #[error("the origin has another version by now")]
     OriginChanged,
-    /// No other node that has the bytes answers.
+    /// None of the other nodes that hold the bytes responds.
     #[error("no node that has the bytes answers")]
     Peer,
-    /// The node that has the file, or may have it, is not reached, and may be back soon.
+    /// The node that has, or may have, the file cannot be reached, but may soon be back.
     #[error("the node that may have the file is away")]
     NodeAway,
-    /// This machine has no connection to another node left.
+    /// This machine has no connection left to reach another node.
     #[error("no connection to another node is left")]
     NoConnection,
-    /// No memory may be taken for the bytes now.
+    /// No memory is available for the bytes at the moment.
     #[error("no memory for a reply")]
     NoMemory,
-    /// The bytes were received once, are in no memory any more, and cannot be asked for again: those of
-    /// a stored response of a pool, or of a compressed variant.
+    /// The bytes were received once, are no longer in memory, and cannot be requested again: those
+    /// of a stored response of a pool, or of a compressed variant.
     #[error("the bytes are in no memory any more")]
     Lost,
-    /// The fill ended early: its worker did.
+    /// The fill ended early because its worker ended.
     #[error("the fill ended early")]
     Abandoned,
 }
 
 impl FetchError {
-    /// The status of the reply that says so.
+    /// Returns the status of the reply to the client.
     pub fn status(self) -> u16 {
         match self {
             Self::File(DiskError::NotFound) => 404,
@@ -66,12 +66,13 @@ impl FetchError {
         }
     }
 
-    /// Whether it is an answer to the request, not a failure.
+    /// Whether this is a regular answer to the request rather than a failure.
     pub fn is_answer(self) -> bool {
         matches!(self, Self::File(DiskError::NotFound | DiskError::Forbidden))
     }
 
-    /// The field line of the reply that says so (RFC 9211 2.8); empty for an answer.
+    /// Returns the `Cache-Status` field line for the reply (RFC 9211 2.8); empty for a regular
+    /// answer.
     pub fn cache_status(self) -> Vec<u8> {
         if self.is_answer() {
             return Vec::new();
@@ -98,7 +99,7 @@ impl FetchError {
         format!("Cache-Status: skep; fwd=miss; detail={detail}\r\n").into()
     }
 
-    /// The counter of error replies sent instead of the bytes.
+    /// Returns the counter of error replies sent instead of the bytes.
     pub fn counter(self) -> Counter {
         match self {
             Self::File(_) => Counter::FetchErrorsFile,
@@ -113,7 +114,7 @@ impl FetchError {
         }
     }
 
-    /// The counter of replies cut short, and the reason for the log.
+    /// Returns the counter of replies cut short, and the reason for the log.
     pub fn cut(self) -> (Counter, &'static str) {
         match self {
             Self::File(DiskError::Changed | DiskError::NotFound) => {
@@ -148,16 +149,16 @@ impl From<DiskError> for FetchError {
     }
 }
 
-/// Why a file can't be had.
+/// Why a file cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DiskError {
-    /// There is none.
+    /// The file does not exist.
     #[error("no such file")]
     NotFound,
-    /// It may not be served: permissions, a link out of the root, not a file.
+    /// The file may not be served: permissions, a link out of the root, or not a regular file.
     #[error("not permitted")]
     Forbidden,
-    /// The answer would have to wait for a disk.
+    /// The answer would have to wait for the disk.
     #[error("would wait for the disk")]
     WouldBlock,
     /// The process or the machine has no descriptors or memory left.
@@ -166,7 +167,7 @@ pub enum DiskError {
     /// The file changed or shrank while it was read.
     #[error("the file changed while it was read")]
     Changed,
-    /// The process ended before it was read.
+    /// The process ended before the file was read.
     #[error("the process ends")]
     Abandoned,
     /// The disk failed.

@@ -1,19 +1,19 @@
-//! Limits how much of the memory for fills the origins of one site may take: a slow origin
-//! holds memory for a long time, and other sites need room, too.
+//! Limits how much of the memory for fills the origins of one site may use: a slow origin holds
+//! memory for a long time, and other sites need some, too.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::limits::SITE_FILLS_BYTES_MAX;
 
-/// The segments that a site's origins are filling.
+/// The bytes of the segments that a site's origins are filling.
 #[derive(Debug)]
 pub struct Fills {
     bytes: AtomicU64,
     share_bytes: u64,
 }
 
-/// A fill under way.
+/// A fill in progress.
 #[derive(Debug)]
 pub struct Filling {
     fills: Arc<Fills>,
@@ -21,7 +21,8 @@ pub struct Filling {
 }
 
 impl Fills {
-    /// No fills yet. `is_alone`: no other site has origins, so this one has all of the memory.
+    /// Creates the account without fills. `is_alone`: no other site has origins, so this one
+    /// may use all of the memory.
     pub fn new(is_alone: bool) -> Arc<Self> {
         let share_bytes = if is_alone { u64::MAX } else { SITE_FILLS_BYTES_MAX };
         Arc::new(Self { bytes: AtomicU64::new(0), share_bytes })
@@ -40,13 +41,13 @@ impl Fills {
 }
 
 impl Filling {
-    /// Records that it is `bytes` bytes longer than was known.
+    /// Records that the fill is `bytes` bytes longer than previously known.
     pub fn grow(&mut self, bytes: u64) {
         self.fills.bytes.fetch_add(bytes, Ordering::Relaxed);
         self.bytes += bytes;
     }
 
-    /// Those of its site.
+    /// Returns the fills of the same site.
     pub fn fills(&self) -> &Fills {
         &self.fills
     }

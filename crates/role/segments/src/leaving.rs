@@ -1,8 +1,8 @@
-//! Evicted sole and primary replicas that are being offered to another node; meanwhile they
-//! are still found by name.
+//! Evicted sole and primary replicas being offered to another node; until then they can still
+//! be found by name.
 //!
-//! Invariants: bounded in bytes; the segments here are in no index; coordinators receive the
-//! end of a replica when it leaves here, so that every node that asks for it finds it.
+//! Invariants: bounded in bytes; the segments here are in no index; coordinators are sent the
+//! removal of a replica only when it leaves here, so that every node that asks for it finds it.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -21,9 +21,9 @@ pub(crate) struct Leaving {
     /// Segments not yet offered, the oldest first.
     waiting: VecDeque<(SegmentName, u8)>,
     bytes: u64,
-    /// There is a node with room.
+    /// Whether another node has room.
     is_wanted: bool,
-    /// An offering task is running.
+    /// Whether an offering task is running.
     is_offering: bool,
     added: Arc<Notify>,
 }
@@ -34,7 +34,7 @@ pub struct Offered {
     pub name: SegmentName,
     /// Its length.
     pub bytes: u32,
-    /// How often it may still be passed on.
+    /// The number of times it may still be passed on.
     pub chances: u8,
     /// The holder of another replica, which is asked first.
     pub successor: Option<MemberId>,
@@ -46,7 +46,7 @@ impl Leaving {
         self.is_wanted = is_wanted;
     }
 
-    /// Adds an evicted segment; false: it is not to be offered, and is dropped.
+    /// Adds an evicted segment. Returns false if it is not to be offered, and is dropped.
     pub(crate) fn add(&mut self, name: SegmentName, segment: &Arc<Segment>) -> bool {
         let bytes = u64::from(segment.len());
         let fits = self.bytes + bytes <= LEAVING_BYTES_MAX;
@@ -72,35 +72,35 @@ impl Leaving {
         self.by_name.is_empty()
     }
 
-    /// Is notified of each segment that is added.
+    /// Returns the handle that is notified of each added segment.
     pub(crate) fn added(&self) -> &Arc<Notify> {
         &self.added
     }
 
-    /// One that is here.
+    /// Returns a segment that is still here.
     pub(crate) fn get(&self, name: &SegmentName) -> Option<&Arc<Segment>> {
         self.by_name.get(name)
     }
 
-    /// Removes a segment, if it is here: it is kept after all, or dropped.
+    /// Removes a segment if it is here: it is kept after all, or dropped.
     pub(crate) fn remove(&mut self, name: &SegmentName) -> Option<Arc<Segment>> {
         let segment = self.by_name.remove(name)?;
         self.bytes -= u64::from(segment.len());
         Some(segment)
     }
 
-    /// Whether there is something to offer; true for one caller only, until
-    /// [`Leaving::next`] had nothing more.
+    /// Whether there is something to offer. Returns true to one caller only, until
+    /// [`Leaving::next`] has returned `None`.
     pub(crate) fn wants_offering(&mut self) -> bool {
         !self.waiting.is_empty() && !std::mem::replace(&mut self.is_offering, true)
     }
 
-    /// All that are here.
+    /// Returns all segments that are here.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&SegmentName, &Arc<Segment>)> {
         self.by_name.iter()
     }
 
-    /// Removes a segment that was not offered yet.
+    /// Removes a segment that was not offered yet, and returns its name.
     pub(crate) fn give_up(&mut self) -> Option<SegmentName> {
         while let Some((name, _)) = self.waiting.pop_front() {
             if self.remove(&name).is_some() {
@@ -110,14 +110,15 @@ impl Leaving {
         None
     }
 
-    /// Removes all, also those that are being offered. Returns their names.
+    /// Removes all segments, including those being offered, and returns their names.
     pub(crate) fn clear(&mut self) -> Vec<SegmentName> {
         self.waiting.clear();
         self.bytes = 0;
         self.by_name.drain().map(|(name, _)| name).collect()
     }
 
-    /// One that was refused is offered again, behind all others; false: it is no longer here.
+    /// Queues a refused segment to be offered again after all others. Returns false if it is no
+    /// longer here.
     pub(crate) fn again(&mut self, offered: &Offered) -> bool {
         let is_here = self.by_name.contains_key(&offered.name);
         if is_here {
@@ -126,7 +127,7 @@ impl Leaving {
         is_here
     }
 
-    /// The next one to offer.
+    /// Returns the next segment to offer.
     pub(crate) fn next(&mut self) -> Option<Offered> {
         while let Some((name, chances)) = self.waiting.pop_front() {
             if let Some(segment) = self.by_name.get(&name) {

@@ -9,9 +9,9 @@
 //!  be offered to other nodes. Larger segments are in memory files (Arena).
 //! ```
 //!
-//! Invariants: a segment's bytes are of one version, and each is set once; one fill for a
-//! segment at a time; memory is bounded by the store's capacity, plus what replies and fills
-//! hold. This crate reads no file and asks no origin: roles fill segments.
+//! Invariants: a segment's bytes are of one version, and each is set once; at most one fill per
+//! segment at a time; memory is bounded by the store's capacity, plus what replies and fills hold.
+//! This crate reads no files and contacts no origins: roles fill segments.
 
 #![forbid(unsafe_code)]
 

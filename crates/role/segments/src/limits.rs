@@ -7,77 +7,76 @@ use std::time::Duration;
 /// three parts of one write.
 pub const CHUNK_BYTES: usize = 256 * 1024;
 
-/// Size from which a segment lives in a memory file and is sent by `sendfile`,
-/// in bytes: below it, copying is cheaper than a second system call
-/// (`docs/benchmarks.md`, "How large bodies are sent").
+/// Size in bytes from which a segment is in a memory file and sent by `sendfile`: below it,
+/// copying is cheaper than a second system call (`docs/benchmarks.md`, "How large bodies are
+/// sent").
 pub(crate) const PLACED_BYTES_MIN: u32 = 8 * 1024;
 
-/// Size of a memory file that segments share: so large that little is
-/// lost at its end, and as large as the largest segment.
+/// Size of a memory file shared by segments, in bytes: so large that little is lost at its end,
+/// and as large as the largest segment.
 pub(crate) const REGION_BYTES: u32 = 4 * 1024 * 1024;
 
-/// Largest segment that shares a region; larger ones have one of their own.
+/// Size of the largest segment that shares a region, in bytes; larger ones have a region of
+/// their own.
 pub(crate) const REGION_SHARE_MAX: u32 = 1024 * 1024;
 
 /// Smallest store that uses regions, in bytes: below it one region would be too
 /// large a part of the whole.
 pub(crate) const REGIONS_CAPACITY_MIN: u64 = 16 * REGION_BYTES as u64;
 
-/// Of the store's capacity one part in so many is left for what regions waste.
+/// One part in this many of the store's capacity is reserved for the waste of regions.
 pub(crate) const REGIONS_SLACK: u64 = 8;
 
-/// A region with more than this of use, in thousandths, is not worth emptying.
+/// A region with a larger live share than this, in thousandths, is not worth emptying.
 pub(crate) const THIN_PERMILLE_MAX: u32 = 850;
 
-/// Of the descriptors that the process may open, one in so many may be a
-/// region's; the others are for connections.
+/// Regions may use one in this many of the file descriptors that the process may open; the rest
+/// are for connections.
 pub(crate) const REGION_FILES_SHARE: u64 = 4;
 
-/// Bytes in memory beyond the store's capacity, in segments that replies and fills hold:
-/// above it nothing is filled.
+/// Bytes in memory beyond the store's capacity, in segments held by replies and fills, above
+/// which no fill begins.
 pub const PINNED_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
-/// Of [`PINNED_BYTES_MAX`], one part in so many is for fills: above the rest replies pin
-/// no more, and are sent copies.
+/// One part in this many of [`PINNED_BYTES_MAX`] is reserved for fills: above the rest, replies
+/// pin no further segments and are sent copies.
 pub(crate) const FILLS_PART: u64 = 2;
 
-/// Bytes that fills of one site's origins may hold of what is for fills alone: a quarter
-/// of all that is beside the capacity, so that no slow origin has all of it.
+/// Bytes that fills of one site's origins may hold of the part reserved for fills: a quarter of
+/// all memory beyond the capacity, so that no slow origin takes all of it.
 pub(crate) const SITE_FILLS_BYTES_MAX: u64 = PINNED_BYTES_MAX / 4;
 
-/// What a segment takes beside its bytes, in bytes: itself, 240; its place in the
-/// index and, once it has left, among the ghosts, up to 250 while their tables have
-/// grown by doubling.
+/// Memory of a segment besides its bytes, in bytes: 240 for itself; up to 250 for its entry in
+/// the index and, after eviction, among the ghosts, while their tables have grown by doubling.
 pub const SEGMENT_COST_BYTES: u64 = 512;
 
-/// Of what is allocated, one part in so many is lost by rounding to the allocator's
-/// sizes.
+/// One part in this many of allocated memory is lost by rounding up to the allocator's sizes.
 pub(crate) const ALLOCATOR_PART: usize = 8;
 
-/// Of the store's capacity heads may take one part in so many: a head of 1.5 KB for
-/// each object of 5 KB.
+/// Heads may use one part in this many of the store's capacity: a head of 1.5 KB for each
+/// object of 5 KB.
 pub(crate) const HEADS_PART: u64 = 4;
 
-/// Of that, heads of each kind (of files, origins, other nodes) may always have one
-/// part in so many.
+/// Heads of each kind (of files, origins, other nodes) may always use one part in this many of
+/// that.
 pub(crate) const HEADS_KIND_PART: u64 = 4;
 
-/// Change of what is taken beside segments, as a part of the store's capacity, after
-/// which segments make room for it.
+/// Change of the memory used besides segments, as a part of the store's capacity, after which
+/// the memory for segments is adjusted.
 pub(crate) const FIT_PART: u64 = 256;
 
-/// How long a miss waits for memory before it passes the cache by, in milliseconds:
-/// longer than replies of slow clients hold segments that they were sent.
+/// How long a miss waits for memory before it bypasses the cache, in milliseconds: longer than
+/// replies to slow clients hold segments already sent.
 pub const ROOM_WAIT_MS: u64 = 2_000;
 
-/// Pause between two looks whether there is, in milliseconds.
+/// Interval between two checks for free memory, in milliseconds.
 pub(crate) const ROOM_LOOK_MS: u64 = 10;
 
-/// Bytes of evicted segments that wait to be offered to other nodes, and while
-/// they are: four of the largest kind, or many small ones.
+/// Bytes of evicted segments that wait to be offered, or are being offered, to other nodes:
+/// four segments of the largest size, or many small ones.
 pub(crate) const LEAVING_BYTES_MAX: u64 = 4 * skep_units::SEGMENT_BYTES;
 
-/// Names under which segments are forgotten at a time, while all else waits.
+/// The number of names whose segments are forgotten in one go, under the store's lock.
 pub(crate) const FORGOTTEN_AT_ONCE_MAX: usize = 1024;
 
 /// Buffers that a thread keeps for the next fills, a chunk each: as many as a worker

@@ -1,8 +1,8 @@
-//! Pins: segments that are being sent without a copy, with a bound for each client address,
-//! whatever the number of its connections.
+//! Pins: segments being sent without a copy, bounded per client address, regardless of the
+//! number of its connections.
 //!
-//! A pin lasts until the kernel has accepted all bytes sent from the segment. Bytes that the
-//! client has not acknowledged by then are kept by the kernel and not counted here.
+//! A pin lasts until the kernel has accepted all bytes sent from the segment. The kernel keeps
+//! bytes that the client has not acknowledged by then; they are not counted here.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::segment::Segment;
 
-/// Bytes that are pinned, by address.
+/// Pinned bytes per client address.
 #[derive(Debug)]
 pub struct Pins {
     by_address: Mutex<HashMap<IpAddr, u64>>,
@@ -25,7 +25,7 @@ pub struct Pin {
     segment: Arc<Segment>,
 }
 
-/// Bytes that are held for a client.
+/// Bytes held for a client; released when dropped.
 #[derive(Debug)]
 pub struct PinnedBytes {
     pins: Arc<Pins>,
@@ -34,27 +34,28 @@ pub struct PinnedBytes {
 }
 
 impl Pins {
-    /// No pins yet, and at most `per_address_max` bytes for each address.
+    /// Creates an empty set with at most `per_address_max` bytes per address.
     pub fn new(per_address_max: u64) -> Arc<Self> {
         let per_address_max = AtomicU64::new(per_address_max);
         Arc::new(Self { by_address: Mutex::default(), per_address_max })
     }
 
-    /// Sets another bound, for pins from now on.
+    /// Sets a new bound, which applies to later pins.
     pub fn set_per_address_max(&self, per_address_max: u64) {
         self.per_address_max.store(per_address_max, Ordering::Relaxed);
     }
 
-    /// Pins a segment for the client at `address`; `None`: that address has used up its share.
+    /// Pins a segment for the client at `address`. Returns `None` if that address has used up
+    /// its share.
     pub fn pin(self: &Arc<Self>, address: IpAddr, segment: Arc<Segment>) -> Option<Pin> {
         Some(Pin { _share: self.share(address, segment.len().into())?, segment })
     }
 
-    /// Counts other bytes than those of segments in the same way.
+    /// Counts bytes other than those of segments in the same way.
     pub fn share(self: &Arc<Self>, address: IpAddr, bytes: u64) -> Option<PinnedBytes> {
         let mut by_address = self.lock();
         let before = by_address.get(&address).copied().unwrap_or(0);
-        // One of any size: else it would be refused for ever.
+        // The first may be of any size: otherwise it would be refused forever.
         if before > 0 && before + bytes > self.per_address_max.load(Ordering::Relaxed) {
             return None;
         }

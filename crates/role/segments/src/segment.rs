@@ -1,8 +1,8 @@
 //! A segment: up to 4 MiB of one version of one object, readable while it grows.
 //!
-//! Bytes arrive in chunks, in order, each set once and never changed; readers wait for as
-//! many as they need. The `Arc` around a segment is the pin: while a reply holds it, the
-//! segment stays in memory, whether or not it is still in the cache.
+//! Bytes arrive in chunks, in order, each set once and never changed; readers wait for as many
+//! as they need. The `Arc` around a segment is its pin: while a reply holds it, the segment stays
+//! in memory, whether or not it is still in the cache.
 //!
 //! Small segments are on the heap and are copied into the socket; larger ones have a place in
 //! a memory file ([`crate::arena`]), which the kernel sends without a copy.
@@ -30,7 +30,7 @@ use crate::limits::{CHUNK_BYTES, SEGMENT_COST_BYTES};
 /// Where a segment's bytes live.
 #[derive(Debug)]
 pub enum Placement {
-    /// On the heap, counted in the ledger.
+    /// On the heap, accounted in the ledger.
     Heap(Arc<Ledger>),
     /// In a region.
     Place(Extent),
@@ -58,28 +58,28 @@ pub struct Segment {
     bytes: u32,
     content: Content,
     filled: AtomicU32,
-    /// Why no further chunk will come.
+    /// Why no further chunk will arrive.
     failed: OnceLock<FetchError>,
-    /// Its version was forgotten while it grew.
+    /// Whether its version was forgotten during the fill.
     forgotten: AtomicBool,
     frequency: AtomicU8,
     waiters: Mutex<HashMap<WakerId, Waker>>,
-    /// Of each chunk; empty if nobody else reads from here.
+    /// Checksum of each chunk; empty if no other node reads this segment.
     checksums: Box<[AtomicU32]>,
     fill_source: Mutex<PeerFillSource>,
     /// Whether bytes came from another node's memory.
     is_from_peer: AtomicBool,
-    /// Whether it begins an object that has more.
+    /// Whether it is the first segment of an object that has more.
     is_first: bool,
-    /// [`ReplicaStatus`], as a coordinator told last: a constant of above, or the
+    /// [`ReplicaStatus`] as last reported by a coordinator: one of the constants above, or the
     /// successor.
     replica_status: AtomicU32,
-    /// How often it may still be passed on to another node.
+    /// The number of times it may still be passed on to another node.
     chances: AtomicU8,
 }
 
 impl Segment {
-    /// An empty segment that will hold `bytes` bytes; not 0, at most 4 MiB.
+    /// Creates an empty segment for `bytes` bytes, from 1 to 4 MiB.
     pub fn new(bytes: u32, home: Placement) -> Self {
         assert!(bytes > 0 && u64::from(bytes) <= skep_units::SEGMENT_BYTES, "{bytes} bytes");
         let content = match home {
@@ -108,21 +108,21 @@ impl Segment {
         segment
     }
 
-    /// The same, as the first one of an object that has more: where playing and
-    /// downloading begin. It is kept longer.
+    /// Marks the segment as the first of an object that has more, where playback and downloads
+    /// begin. It is kept longer.
     pub fn with_more_behind(mut self) -> Self {
         self.is_first = true;
         self
     }
 
-    /// The same, for other nodes, too: chunks get checksums as they come in.
+    /// Makes the segment readable by other nodes: chunks get checksums as they arrive.
     pub fn with_checksums(mut self) -> Self {
         let chunks = (self.bytes as usize).div_ceil(CHUNK_BYTES);
         self.checksums = (0..chunks).map(|_| AtomicU32::new(0)).collect();
         self
     }
 
-    /// The checksum of a chunk that is there.
+    /// Returns the checksum of a chunk that has arrived.
     pub fn checksum(&self, chunk: u32) -> Option<u32> {
         self.checksums.get(chunk as usize).map(|checksum| checksum.load(Ordering::Relaxed))
     }
@@ -134,7 +134,7 @@ impl Segment {
         }
     }
 
-    /// Bytes that it takes, but for those of its place.
+    /// Returns the bytes of memory used, without those of its place in a region.
     fn own_bytes(&self) -> u64 {
         match &self.content {
             Content::Heap { .. } => allocated(self.bytes as usize) + SEGMENT_COST_BYTES,
@@ -150,12 +150,12 @@ impl Segment {
         }
     }
 
-    /// Whether bytes of it were sought in another node's memory.
+    /// Whether another node's memory was asked for some of its bytes.
     pub fn is_from_peer(&self) -> bool {
         self.is_from_peer.load(Ordering::Relaxed)
     }
 
-    /// Prevents that it is found once it is complete.
+    /// Prevents the segment from being kept once it is complete.
     pub fn forget(&self) {
         self.forgotten.store(true, Ordering::Relaxed);
     }
@@ -165,17 +165,17 @@ impl Segment {
         self.forgotten.load(Ordering::Relaxed)
     }
 
-    /// Whether its last bytes came from another node that keeps them.
+    /// Whether its last bytes came from another node, which keeps them.
     pub fn is_copy(&self) -> bool {
         self.fill_source() != PeerFillSource::Local
     }
 
-    /// Whether it is complete, or waits for nobody but this node.
+    /// Whether it is complete, or its fill waits for no other node.
     pub fn grows_from_here(&self) -> bool {
         self.is_complete() || self.fill_source() == PeerFillSource::Local
     }
 
-    /// The status of this replica among those of other nodes.
+    /// Returns the status of this replica relative to those of other nodes.
     pub fn replica_status(&self) -> ReplicaStatus {
         match self.replica_status.load(Ordering::Relaxed) {
             STATUS_SOLE => ReplicaStatus::Sole,
@@ -194,7 +194,7 @@ impl Segment {
         self.replica_status.store(told, Ordering::Relaxed);
     }
 
-    /// How often it may still be passed on without being asked for.
+    /// Returns the number of times it may still be passed on without a request for it.
     pub fn chances(&self) -> u8 {
         self.chances.load(Ordering::Relaxed)
     }
@@ -204,7 +204,7 @@ impl Segment {
         self.chances.store(chances, Ordering::Relaxed);
     }
 
-    /// Copies the state of `old`, of which it is a copy at another place.
+    /// Copies the state of `old`, of which this segment is a copy in another place.
     pub fn take_after(&self, old: &Self) {
         self.set_fill_source(old.fill_source());
         self.is_from_peer.store(old.is_from_peer(), Ordering::Relaxed);
@@ -212,8 +212,8 @@ impl Segment {
         self.set_chances(old.chances());
     }
 
-    /// Whether `peer` may read what grows here: nodes must not wait for each other in
-    /// a circle.
+    /// Whether `peer` may read this segment while it grows: nodes must not wait for each other
+    /// in a circle.
     pub fn may_serve(&self, peer: PeerId) -> bool {
         self.is_complete() || self.fill_source().may_serve(&peer)
     }
@@ -222,19 +222,19 @@ impl Segment {
         *self.fill_source.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Bytes `start..end`, which lie in one chunk and are there, for another
+    /// Returns the bytes `start..end`, which lie in one chunk and have arrived, for another
     /// node.
     pub fn shared_chunk(self: &Arc<Self>, start: u32, end: u32) -> Option<Chunk> {
         let (chunk, offset) = locate(start);
-        // A rest of a chunk has no checksum of its own.
+        // A part of a chunk has no checksum of its own.
         let is_whole = offset == 0 && (end == self.bytes || end.is_multiple_of(CHUNK_BYTES as u32));
         let checksum = self.checksum(chunk).filter(|_| is_whole)?;
         let bytes = self.slice(start, end).filter(|bytes| bytes.len() == end - start)?;
         Some(Chunk { bytes, checksum })
     }
 
-    /// Bytes from `at` on, as far as they are there and in one piece, and not beyond
-    /// `end`; `None`: none are.
+    /// Returns the bytes from `at` to at most `end` that have arrived and are contiguous in
+    /// memory; `None` if there are none.
     pub fn slice(self: &Arc<Self>, at: u32, end: u32) -> Option<SharedSlice> {
         let end = end.min(self.filled());
         let bytes = end.checked_sub(at).filter(|bytes| *bytes > 0)?;
@@ -248,23 +248,23 @@ impl Segment {
         SharedSlice::of(Arc::clone(self) as Arc<dyn SharedBytes>, chunk, range)
     }
 
-    /// Bytes when complete.
+    /// Returns the length when complete, in bytes.
     #[expect(clippy::len_without_is_empty, reason = "no segment is empty")]
     pub fn len(&self) -> u32 {
         self.bytes
     }
 
-    /// Whether every byte is there.
+    /// Whether every byte has arrived.
     pub fn is_complete(&self) -> bool {
         self.filled.load(Ordering::Acquire) == self.bytes
     }
 
-    /// Bytes there so far.
+    /// Returns the number of bytes that have arrived.
     pub fn filled(&self) -> u32 {
         self.filled.load(Ordering::Acquire)
     }
 
-    /// The bytes of a segment that is one chunk on the heap.
+    /// Returns the bytes of a segment that is a single chunk on the heap.
     pub fn heap_bytes(&self) -> Option<&[u8]> {
         match &self.content {
             Content::Heap { chunks, .. } if chunks.len() == 1 => chunks[0].get().map(|c| &**c),
@@ -272,7 +272,7 @@ impl Segment {
         }
     }
 
-    /// The segment's place, if it is in a region.
+    /// Returns the segment's place if it is in a region.
     pub fn place(&self) -> Option<&Extent> {
         match &self.content {
             Content::Heap { .. } => None,
@@ -280,8 +280,8 @@ impl Segment {
         }
     }
 
-    /// Copies what is there from `at` on to `to`, as far as that has room; tells how
-    /// many bytes.
+    /// Copies the bytes that have arrived from `at` on to `to`, as far as they fit; returns
+    /// their number.
     pub fn read(&self, at: u32, to: &mut [u8]) -> io::Result<usize> {
         let there = self.filled().saturating_sub(at) as usize;
         let bytes = there.min(to.len());
@@ -302,13 +302,13 @@ impl Segment {
         Ok(bytes)
     }
 
-    /// Size of the chunk that comes next; 0 when complete.
+    /// Returns the size of the next chunk; 0 when complete.
     pub fn next_chunk_bytes(&self) -> usize {
         ((self.bytes - self.filled()) as usize).min(CHUNK_BYTES)
     }
 
-    /// Adds the next chunk, of exactly [`Segment::next_chunk_bytes`] bytes.
-    /// There is one filler, which calls this. Fails only for want of memory.
+    /// Adds the next chunk, of exactly [`Segment::next_chunk_bytes`] bytes. Called only by the
+    /// one filler. Fails only for lack of memory.
     pub fn publish(&self, chunk: &[u8]) -> io::Result<()> {
         let filled = self.filled();
         let (index, offset) = locate(filled);
@@ -330,15 +330,15 @@ impl Segment {
         Ok(())
     }
 
-    /// Ends the segment: no further chunk will arrive, and why. Readers may still read the
-    /// bytes already there.
+    /// Ends the fill: no further chunk will arrive, because of `error`. Readers may still read
+    /// the bytes that have arrived.
     pub fn fail(&self, error: FetchError) {
-        // The first one is the cause.
+        // The first error is the cause.
         let _ = self.failed.set(error);
         self.wake();
     }
 
-    /// Ready when more than `have` bytes are there, with their number. Fails when no more will
+    /// Ready with the number of arrived bytes when it exceeds `have`. Fails when no more will
     /// arrive, as no reader may wait for bytes that no segment holds.
     pub fn poll_more(&self, cx: &Context<'_>, have: u32) -> Poll<Result<u32, FetchError>> {
         let look = || {
@@ -355,7 +355,7 @@ impl Segment {
             return Poll::Ready(ready);
         }
         let mut waiters = self.waiters();
-        // Look again under the lock: publishers take it afterwards.
+        // Check again under the lock: publishers take it afterwards.
         if let Some(ready) = look() {
             return Poll::Ready(ready);
         }
@@ -398,7 +398,7 @@ impl SharedBytes for Segment {
 const _: () = assert!(size_of::<Segment>() <= 240, "as `SEGMENT_COST_BYTES` says");
 const _: () = assert!(CHUNK_BYTES == skep_wire::limits::PEER_CHUNK_BYTES as usize);
 
-/// Where the byte at `offset` is on the heap: its chunk and the offset in it.
+/// Returns the chunk of the byte at `offset` of a segment on the heap, and the offset in it.
 fn locate(offset: u32) -> (u32, u32) {
     (offset / CHUNK_BYTES as u32, offset % CHUNK_BYTES as u32)
 }
@@ -440,7 +440,7 @@ mod tests {
     use super::*;
     use crate::arena::Arena;
 
-    /// Both kinds of segment: on the heap and in a region.
+    /// Returns a segment of each kind: on the heap and in a region.
     fn both(bytes: u32) -> [Segment; 2] {
         let name = skep_wire::cache::SegmentName([0; 16]);
         let place = Arena::new(&Arc::default(), 1).place(name, bytes).unwrap();

@@ -1,16 +1,16 @@
 //! The segment store: a node's share of the cluster's memory.
 //!
-//! It holds versioned segments, which replies pin while they are sent. Fills can be read
-//! while they grow, with one fill per segment at a time: from a file, an origin or another
-//! node, all through a [`Filler`].
+//! It holds versioned segments, which replies pin while they are sent. Segments can be read during
+//! their fill, of which there is one per segment at a time: from a file, an origin or another node,
+//! always through a [`Filler`].
 //!
-//! The lock is taken on misses, never on a hit: workers keep weak references to
-//! segments, and a hit only raises a counter inside the segment.
+//! The lock is taken on misses, never on a hit: workers keep weak references to segments, and a
+//! hit only increments a counter in the segment.
 //!
 //! Larger segments are in regions ([`crate::arena`]), whose number [`clean`] keeps small.
 //!
-//! Segments get the part of the capacity that heads and workers' indexes
-//! ([`crate::account`]) leave.
+//! Segments get the part of the capacity that is left by heads and workers' indexes
+//! ([`crate::account`]).
 
 mod clean;
 mod close;
@@ -43,45 +43,45 @@ use crate::limits::{
 use crate::segment::{Placement, Segment};
 use clean::Cleaner;
 
-/// What [`SegmentStore::acquire`] found.
+/// The result of [`SegmentStore::acquire`].
 pub enum Acquired {
-    /// All of it is in memory.
+    /// The segment is completely in memory.
     Ready(Arc<Segment>),
     /// Another request is filling it.
     Growing(Arc<Segment>),
-    /// The caller must fill it.
+    /// The caller must fill the segment.
     Fill(Filler),
 }
 
-/// A segment that somebody needs.
+/// A segment that a request needs.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted {
     pub name: SegmentName,
     /// Its length.
     pub bytes: u32,
-    /// Whether it begins an object that has more.
+    /// Whether it is the first segment of an object that has more.
     pub has_more: bool,
 }
 
-/// Counts of a store, for gauges.
+/// Figures of a store, for gauges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoreStats {
-    /// Bytes that the index holds, with what each segment takes beside its own.
+    /// Bytes of the segments in the index, including each segment's overhead.
     pub indexed_bytes: u64,
-    /// Of these, bytes of redundant replicas: another node keeps what they hold.
+    /// Of these, bytes of redundant replicas, which another node keeps as well.
     pub redundant_bytes: u64,
-    /// Bytes of memory: indexed, pinned by replies alone, lost in regions; heads and
+    /// Bytes of memory in use: indexed, pinned only by replies, wasted in regions, and heads and
     /// workers' indexes.
     pub alive_bytes: u64,
-    /// Of these, bytes of segments that replies and fills hold and the cache does not.
+    /// Of these, bytes of segments that only replies and fills hold, not the cache.
     pub pinned_bytes: u64,
     /// Of these, bytes in memory files.
     pub file_bytes: u64,
     /// Segments in the index.
     pub segments: usize,
-    /// Segments that left to make room.
+    /// Segments evicted to make room.
     pub evicted: u64,
-    /// Files and objects that left because they were found changed.
+    /// Files and objects dropped because they were found changed.
     pub stale: u64,
 }
 
@@ -91,9 +91,9 @@ pub struct SegmentStore {
     ledger: Arc<Ledger>,
     capacity_bytes: u64,
     entries_max: usize,
-    /// Of it, what regions may waste.
+    /// Of the capacity, the part reserved for the waste of regions.
     slack_bytes: u64,
-    /// What was taken beside segments when these were made to leave room for it.
+    /// The memory besides segments when the capacity of the index was last adjusted to it.
     fitted_bytes: AtomicU64,
     stale: AtomicU64,
     cleaner: OnceLock<Cleaner>,
@@ -110,18 +110,18 @@ struct Inner {
     evicted: u64,
     scratch: Vec<(SegmentName, Arc<Segment>)>,
     leaving: Leaving,
-    /// How many were here, and how many had left, when the tail was asked for last.
+    /// The number of indexed and of evicted segments at the last request for the tail.
     tail_of: (usize, u64),
     /// Changes not yet reported to coordinators; `None` without coordinators.
     changes: Option<Changes>,
-    /// Nothing is kept: see [`SegmentStore::close`].
+    /// Whether nothing is kept: see [`SegmentStore::close`].
     is_closed: bool,
 }
 
 impl SegmentStore {
-    /// An empty store that takes at most `capacity_bytes` of memory and keeps at most
-    /// `entries_max` segments, but for what replies pin. `is_shared`: other nodes read
-    /// from it, and coordinators are told what it holds.
+    /// Creates an empty store that uses at most `capacity_bytes` of memory and keeps at most
+    /// `entries_max` segments, not counting what replies pin. `is_shared`: other nodes read from it,
+    /// and its changes are reported to coordinators.
     pub fn new(capacity_bytes: u64, entries_max: usize, is_shared: bool) -> Arc<Self> {
         let ledger = Arc::<Ledger>::default();
         let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile);
@@ -172,8 +172,8 @@ impl SegmentStore {
         HeadAccount::new(&self.ledger, self.capacity_bytes)
     }
 
-    /// Makes segments leave room for the memory taken beside them. Must be called after taking
-    /// it.
+    /// Adjusts the memory for segments to the memory used besides them. Must be called after such
+    /// memory is taken.
     pub fn fit(&self) {
         let meta_bytes = self.ledger.meta_bytes();
         let fitted_bytes = self.fitted_bytes.load(Ordering::Relaxed);
@@ -188,8 +188,8 @@ impl SegmentStore {
         inner.gone(None);
     }
 
-    /// Finds a segment, joins its fill, or makes the caller its filler. What is found
-    /// has the length that is wanted.
+    /// Finds a segment, joins its fill, or makes the caller its filler. A segment that is found
+    /// has the requested length.
     pub fn acquire(self: &Arc<Self>, wanted: Wanted) -> Acquired {
         let key = wanted.name;
         let mut inner = self.lock();
@@ -220,13 +220,13 @@ impl SegmentStore {
         Acquired::Fill(Filler { store: Arc::clone(self), key, segment, fits })
     }
 
-    /// Whether [`SegmentStore::acquire`] would find a segment, or join its fill.
+    /// Whether [`SegmentStore::acquire`] would find the segment or join its fill.
     pub fn has(&self, name: &SegmentName) -> bool {
         self.lock().knows(name)
     }
 
-    /// Promotes the replica of a segment that is here: from now on it counts as the sole
-    /// one. False: there is none, or the store is closed and will not keep it.
+    /// Promotes the local replica of a segment: from now on it counts as the sole one. Returns
+    /// false if there is none, or if the store is closed and will not keep it.
     pub fn promote_replica(&self, name: &SegmentName) -> bool {
         let mut inner = self.lock();
         if inner.is_closed {
@@ -238,14 +238,14 @@ impl SegmentStore {
         true
     }
 
-    /// A segment that is on its way.
+    /// Returns a segment that is being filled.
     pub fn growing(&self, name: &SegmentName) -> Option<Arc<Segment>> {
         self.lock().filling.get(name).map(Arc::clone)
     }
 
-    /// Memory for a segment that another node passes on, which nobody else reads
-    /// or waits for before [`SegmentStore::take_in`]: it may never be whole. `None`: it is
-    /// here, or on its way.
+    /// Allocates a segment that another node passes on. No one else reads it or waits for it
+    /// before [`SegmentStore::take_in`], as it may never become complete. Returns `None` if the
+    /// segment is here or being filled.
     pub fn room_for(&self, wanted: Wanted) -> Option<Arc<Segment>> {
         let mut inner = self.lock();
         let is_new = !inner.knows(&wanted.name);
@@ -255,8 +255,8 @@ impl SegmentStore {
         segment
     }
 
-    /// Keeps a complete segment that was passed on. False: it has arrived from elsewhere
-    /// meanwhile, or there is no room.
+    /// Keeps a complete segment that was passed on. Returns false if it has meanwhile arrived from
+    /// elsewhere, or if there is no room.
     pub fn take_in(&self, name: SegmentName, segment: &Arc<Segment>) -> bool {
         assert!(segment.is_complete(), "others are told that it is here");
         let mut inner = self.lock();
@@ -266,7 +266,7 @@ impl SegmentStore {
     /// Forgets segments of a version that is no longer current.
     pub fn forget(&self, mut names: impl Iterator<Item = SegmentName>) {
         loop {
-            // Made before the lock is taken: each is a hash.
+            // Computed before the lock is taken: each name is a hash.
             let some: Vec<_> = names.by_ref().take(FORGOTTEN_AT_ONCE_MAX).collect();
             if some.is_empty() {
                 return;
@@ -276,7 +276,7 @@ impl SegmentStore {
         }
     }
 
-    /// A segment that is here or on its way, for another node.
+    /// Returns a segment that is here or being filled, for another node.
     pub fn find(&self, name: SegmentName) -> Option<Arc<Segment>> {
         let inner = self.lock();
         let kept = || inner.index.get(&name).or_else(|| inner.leaving.get(&name));
@@ -285,32 +285,33 @@ impl SegmentStore {
         Some(Arc::clone(found))
     }
 
-    /// Reports a name to coordinators, though it is none of the store's: of something without bytes.
+    /// Reports a name to coordinators that is not a segment of the store, but stands for something
+    /// without bytes.
     pub fn announce(&self, name: SegmentName) {
         if let Some(changes) = &mut self.lock().changes {
             changes.added(Held { name, bytes: 0 });
         }
     }
 
-    /// Withdraws names that were reported to coordinators, though they are none of the store's.
+    /// Withdraws names that were reported to coordinators but are not segments of the store.
     pub fn withdraw(&self, names: impl Iterator<Item = SegmentName>) {
         let mut inner = self.lock();
         names.for_each(|name| inner.lost(name));
     }
 
-    /// The changes since the last call, in the order in which to report them.
+    /// Returns the changes since the last call, in the order in which they must be reported.
     pub fn changes(&self) -> Vec<ToCoordinator> {
         self.lock().changes.as_mut().map(Changes::drain).unwrap_or_default()
     }
 
-    /// Names of all that is held.
+    /// Returns the names of all held segments.
     pub fn names(&self) -> Vec<SegmentName> {
         let inner = self.lock();
         let leaving = inner.leaving.iter().map(|(name, _)| name);
         inner.index.keys().chain(leaving).copied().collect()
     }
 
-    /// Those of `names` that are held.
+    /// Returns those of `names` that are held.
     pub fn held(&self, names: &[SegmentName]) -> Vec<Held> {
         let inner = self.lock();
         let held = |name: &SegmentName| {
@@ -325,26 +326,27 @@ impl SegmentStore {
         self.taken_bytes() <= self.capacity_bytes + PINNED_BYTES_MAX
     }
 
-    /// Whether there is for a segment from the origins of a site that has these fills
-    /// under way. One that has its share leaves the rest to other sites.
+    /// Whether there is memory for a segment from the origins of a site with these fills in
+    /// progress. A site that has used up its share leaves the rest to other sites.
     pub fn may_fill_beside(&self, fills: Option<&Fills>) -> bool {
         let leaves_room = || self.beside_bytes() <= PINNED_BYTES_MAX / FILLS_PART;
         self.may_fill() && (fills.is_none_or(|fills| !fills.has_share()) || leaves_room())
     }
 
-    /// Bytes of segments that fills and replies hold, and the index does not.
+    /// Returns the bytes of segments that fills and replies hold and the index does not.
     fn beside_bytes(&self) -> u64 {
         let indexed_bytes = self.lock().index.bytes();
         self.ledger.segment_bytes().saturating_sub(indexed_bytes)
     }
 
-    /// Whether further segments may be pinned by replies: not while they keep too
-    /// many alive that were evicted.
+    /// Whether replies may pin further segments: not while they keep too many evicted ones in
+    /// memory.
     pub fn may_pin(&self) -> bool {
         self.taken_bytes() <= self.capacity_bytes + PINNED_BYTES_MAX / FILLS_PART
     }
 
-    /// Waits briefly until [`SegmentStore::may_fill_beside`]; returns whether it is true.
+    /// Waits briefly until [`SegmentStore::may_fill_beside`] is true; returns whether it became
+    /// true.
     pub async fn room_to_fill(&self, fills: Option<&Fills>) -> bool {
         for _ in 0..ROOM_WAIT_MS / ROOM_LOOK_MS {
             if self.may_fill_beside(fills) {
@@ -355,21 +357,20 @@ impl SegmentStore {
         self.may_fill_beside(fills)
     }
 
-    /// A segment that is here or on its way, for one who reads on: it counts as no
-    /// hit.
+    /// Returns a segment that is here or being filled, for a reader that continues; it does not
+    /// count as a hit.
     pub fn peek(&self, name: &SegmentName) -> Option<Arc<Segment>> {
         let inner = self.lock();
         let kept = || inner.index.get(name).or_else(|| inner.leaving.get(name));
         inner.filling.get(name).or_else(kept).map(Arc::clone)
     }
 
-    /// Segments of which the cluster should say whether others hold them, if some
-    /// came or left since the last call and others must leave for those that come
-    /// next: these.
+    /// Returns the segments that will be evicted next, to ask the cluster whether others hold
+    /// them; `None` if none was added or evicted since the last call, or if evictions are not near.
     pub fn tail(&self) -> Option<Vec<SegmentName>> {
         let mut inner = self.lock();
         let now = (inner.index.len(), inner.evicted);
-        // Before the first one leaves, and so early that the answer is here by then.
+        // Asks before the first eviction, early enough that the answer arrives in time.
         let is_full = inner.index.bytes() >= inner.index.capacity_bytes() / 4 * 3;
         if now == inner.tail_of || !is_full {
             return None;
@@ -379,8 +380,8 @@ impl SegmentStore {
         (!names.is_empty()).then_some(names)
     }
 
-    /// Sets the status of the replicas of a tail, as a coordinator told it; `has_room`:
-    /// some other node has room.
+    /// Sets the status of the replicas of a tail, as reported by a coordinator. `has_room`: some
+    /// other node has room.
     pub fn set_replica_statuses(
         &self,
         names: &[SegmentName],
@@ -397,7 +398,7 @@ impl SegmentStore {
         }
     }
 
-    /// Room for sole replicas of other nodes.
+    /// Returns the room for sole replicas of other nodes.
     pub fn room(&self) -> Room {
         let inner = self.lock();
         if inner.is_closed {
@@ -409,18 +410,18 @@ impl SegmentStore {
         }
     }
 
-    /// Bytes of segments that it may keep.
+    /// Returns the bytes of segments that the store may keep.
     pub fn index_bytes_max(&self) -> u64 {
         let inner = self.lock();
         if inner.is_closed { 0 } else { inner.index.capacity_bytes() }
     }
 
-    /// Bytes that the store may take.
+    /// Returns the bytes of memory that the store may use.
     pub fn capacity_bytes(&self) -> u64 {
         self.capacity_bytes
     }
 
-    /// Counts, for gauges.
+    /// Returns figures for gauges.
     pub fn stats(&self) -> StoreStats {
         let inner = self.lock();
         StoreStats {
@@ -439,7 +440,7 @@ impl SegmentStore {
         self.ledger.bytes() + self.ledger.meta_bytes()
     }
 
-    /// Counts a file or object that was found changed.
+    /// Counts a file or object that was found to have changed.
     pub fn count_stale(&self) {
         self.stale.fetch_add(1, Ordering::Relaxed);
     }
@@ -450,13 +451,13 @@ impl SegmentStore {
 }
 
 impl Inner {
-    /// Whether a segment is here or on its way.
+    /// Whether a segment is here or being filled.
     fn knows(&self, name: &SegmentName) -> bool {
         let is_kept = || self.index.get(name).or_else(|| self.leaving.get(name)).is_some();
         self.filling.contains_key(name) || is_kept()
     }
 
-    /// The placement of a new segment.
+    /// Chooses the placement of a new segment.
     fn home(&mut self, key: SegmentName, bytes: u32, ledger: &Arc<Ledger>) -> Placement {
         let arena = self.arena.as_mut().filter(|_| bytes >= PLACED_BYTES_MIN);
         match arena.and_then(|arena| arena.place(key, bytes)) {
@@ -474,8 +475,9 @@ impl Inner {
         Arc::new(if has_more { segment.with_more_behind() } else { segment })
     }
 
-    /// A name says a length, but not to those who can't tell what it is a name of: what
-    /// another node passed on under it may be anything.
+    /// Drops a segment that does not have the requested length. The name determines the length,
+    /// but only for nodes that know what it names: what another node passed on under the name may be
+    /// anything.
     fn drop_of_other_length(&mut self, wanted: &Wanted) {
         let Wanted { name, bytes, .. } = wanted;
         let kept = self.index.get(name).or_else(|| self.leaving.get(name));
@@ -491,7 +493,7 @@ impl Inner {
 
     fn insert(&mut self, key: SegmentName, segment: Arc<Segment>) -> bool {
         let kept = self.index.insert(key, segment, &mut self.scratch).is_ok();
-        // What was there under the same name has only moved.
+        // The old entry under the same name has only moved.
         self.gone(Some(key));
         kept
     }
@@ -522,7 +524,8 @@ impl Inner {
         }
     }
 
-    /// Keeps a whole segment, and tells of it; false: it is larger than the index, or nothing is kept.
+    /// Keeps a complete segment and reports it. Returns false if it is larger than the index, or
+    /// if the store is closed.
     fn keep(&mut self, name: SegmentName, segment: &Arc<Segment>) -> bool {
         if self.is_closed {
             return false;
@@ -538,9 +541,9 @@ impl Inner {
     }
 }
 
-/// The right and the duty to fill one segment, which takes a place in the index,
-/// and others' place, when it is whole. Dropped before the end, the fill has
-/// failed: readers are told, and the next one may try.
+/// The exclusive right and duty to fill one segment, which enters the index, and evicts others,
+/// when it is complete. If this is dropped before, the fill has failed: readers get an error, and the
+/// next request may try again.
 #[derive(Debug)]
 pub struct Filler {
     store: Arc<SegmentStore>,
@@ -575,7 +578,7 @@ impl Filler {
         self.segment.fail(error);
     }
 
-    /// Whether the store keeps it when it is whole.
+    /// Whether the store will keep the segment when it is complete.
     pub fn is_kept(&self) -> bool {
         self.fits && !self.segment.is_forgotten()
     }

@@ -1,16 +1,16 @@
-//! What plans and tables cost the active dispatcher of a large cluster, in percent of a core.
+//! Measures the cost of plans and tables for the active dispatcher of a large cluster, in percent of a core.
 //!
 //! `cargo bench -p skep-steering --bench tables [-- SECONDS]`
 //!
-//! The parts of the event loop are driven by a clock of their own, as fast as they go, and the time
-//! of this thread on a core is compared with the seconds that went by there. Every tick looks at the
-//! plan and publishes; a heartbeat goes out each 20 ms, to as many nodes as it does; every node sends one each 50 ms and acknowledges at once what it was sent, and the
-//! lists of loads for the packet program are made, too. Datagrams really leave, to a socket of this
-//! machine that nobody reads. In the busy rows an operator changes a weight each 25 ms, which is in
-//! the memberships of all services.
+//! The parts of the event loop are driven by a simulated clock, as fast as possible, and the processor time
+//! of this thread is compared with the simulated time. At every tick the plan is updated and published; a
+//! heartbeat is sent every 20 ms, to as many nodes as in production; every node sends one every 50 ms and
+//! acknowledges at once what it was sent, and the lists of loads for the packet program are made, too.
+//! Datagrams are really sent, to a socket of this machine that is not read. In the busy rows an operator
+//! changes a weight every 25 ms, which is part of the memberships of all services.
 //!
-//! A cluster that is larger than the limit of nodes is measured at the limit. The table is that of
-//! `skep-bench tables`, which reads it.
+//! A cluster above the limit of nodes is measured at the limit. The table is that of `skep-bench tables`,
+//! which measures reading it.
 
 #![allow(clippy::expect_used, reason = "a measurement")]
 
@@ -31,13 +31,13 @@ use skep_wire::seal::{Endpoint, Key, OpenedDatagram, PeerId, Stamp};
 use skep_wire::steer::{NODES_MAX, service_hash};
 use skep_wire::table::{Table, TableVersion};
 
-/// Nodes and addresses.
+/// Numbers of nodes and addresses.
 const SIZES: [(usize, usize); 2] = [(256, 64), (1_000, 8)];
-/// A quarter of an interval of the heartbeats of dispatchers, with the default.
+/// A quarter of the default heartbeat interval of dispatchers.
 const TICK_MS: u64 = 5;
 const CHANGE_MS: u64 = 25;
 const HEARTBEAT_MS: u64 = 50;
-/// Between two heartbeats of the dispatcher, by default.
+/// Default interval of the dispatcher's heartbeats to nodes.
 const OWN_HEARTBEAT_MS: u64 = 20;
 const OWN_NAME: &str = "d1";
 
@@ -60,7 +60,7 @@ fn main() {
     }
 }
 
-/// Nanoseconds on a core, and how often.
+/// Processor time in nanoseconds, and number of calls.
 #[derive(Default)]
 struct Costs {
     plans: u64,
@@ -99,7 +99,7 @@ struct Cluster {
     heartbeats: HeartbeatTurns,
     told: Arc<Table>,
     socket: Socket,
-    /// Its end for what nodes send.
+    /// Its end of the datagrams from nodes.
     endpoint: Endpoint,
     nodes: Vec<Node>,
     has: TableVersion,
@@ -107,7 +107,7 @@ struct Cluster {
     rng: Rng,
     now: Now,
     costs: Costs,
-    /// Where datagrams go.
+    /// Receives the datagrams, and is not read.
     _nobody: UdpSocket,
 }
 
@@ -225,7 +225,7 @@ impl Cluster {
         self.costs.published += 1;
     }
 
-    /// The dispatcher's own, to the nodes whose turn it is.
+    /// The dispatcher's own heartbeat, to the nodes that are next.
     fn send_heartbeat(&mut self) {
         let heartbeat = DispatcherHeartbeat {
             name: Name::new(OWN_NAME).expect("a short name"),
@@ -245,7 +245,7 @@ impl Cluster {
         self.costs.own += cpu_ns() - start;
     }
 
-    /// Once in each round of heartbeats, as the event loop.
+    /// Once per round of heartbeats, as in the event loop.
     fn tell_loads(&mut self) {
         let start = cpu_ns();
         let told = load_orders(&self.told, self.publisher.detector());
@@ -255,7 +255,7 @@ impl Cluster {
         assert_eq!(loads.sum::<usize>(), services * nodes, "all count requests");
     }
 
-    /// A node's heartbeat travels, and is taken note of.
+    /// Sends and handles a node's heartbeat.
     fn heartbeat(&mut self, node: usize) {
         let node = &mut self.nodes[node];
         node.heartbeat.table = self.has;
@@ -278,7 +278,7 @@ impl Cluster {
 }
 
 impl Node {
-    /// A node that has met the dispatcher.
+    /// A node whose datagrams the dispatcher accepts.
     fn new(name: Name, config: &Config, key: &Key, dispatcher: &mut Endpoint) -> Self {
         let mut endpoint = Endpoint::new(key, &config.cluster, name.as_str(), 1);
         let hello = endpoint.seal(PeerId::of(OWN_NAME), &[]).expect("it fits");
@@ -330,7 +330,7 @@ fn config(nodes: usize, addresses: usize) -> Config {
     Config::parse("skep.toml", &text).unwrap_or_else(|errors| panic!("{errors}"))
 }
 
-/// Time of this thread on a core.
+/// Processor time of this thread.
 fn cpu_ns() -> u64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64

@@ -59,11 +59,11 @@ pub struct DirectParts {
     pub guard: Arc<Guard>,
     /// The services' states; only those in direct dispatch are used.
     pub dispatchers: Vec<Arc<Dispatcher>>,
-    /// The last epoch that was stored, or 0, as far as is known.
+    /// The last epoch that was stored, as far as known; otherwise 0.
     pub last_epoch: u64,
     /// The store of this machine, which persists the epochs that this dispatcher may use.
     pub local_store: Store,
-    /// Called when netguard has ended, without which nothing can be changed: the process is to end,
+    /// Called when netguard has ended, without which nothing can be changed: the process must exit,
     /// so that its supervisor restarts both.
     pub on_guard_gone: Box<dyn Fn() + Send>,
     /// Watches the threads.
@@ -74,11 +74,11 @@ pub struct DirectParts {
     pub on_term: OnTerm,
     /// A store that several dispatchers share, if there is one.
     pub shared_store: Option<Store>,
-    /// Where nodes hand connections off.
+    /// For services whose nodes hand connections off.
     pub handoffs: Option<LccpServerParts>,
 }
 
-/// Direct dispatch cannot begin.
+/// Direct dispatch cannot be started.
 #[derive(Debug, thiserror::Error)]
 pub enum DirectError {
     /// The config has no such dispatcher, or none with an address.
@@ -97,8 +97,8 @@ pub enum DirectError {
     Thread(io::Error),
 }
 
-/// Direct dispatch of one process. Ends when dropped: another dispatcher may take over at once;
-/// packets are still steered by the last table.
+/// Direct dispatch of one process. Ends when it is dropped: another dispatcher may then take over
+/// at once; packets are still steered by the last table.
 pub struct Direct {
     shared: Arc<Shared>,
     counts: Arc<Counts>,
@@ -111,7 +111,7 @@ pub struct Direct {
 }
 
 impl Direct {
-    /// Starts: attaches the packet program, then listens, then takes part.
+    /// Attaches the packet program, then listens, then takes part in failover.
     pub fn start(config: &Config, parts: DirectParts) -> Result<Self, DirectError> {
         let DirectParts { name, key, guard, dispatchers, last_epoch, local_store, .. } = parts;
         let place = config.dispatchers.iter().position(|it| it.name == name);
@@ -183,7 +183,6 @@ impl Direct {
         Ok(Self { shared, counts, guard, desired, stop, has_failed, waker, threads })
     }
 
-    /// Its displayed state.
     pub fn status(&self) -> SteeringStatus {
         self.shared.status()
     }
@@ -193,12 +192,12 @@ impl Direct {
         self.shared.counters()
     }
 
-    /// Waits until no new connections are steered to the node `name`, which was
-    /// drained. True at once where this dispatcher is not the active one; false if
-    /// it takes too long.
+    /// Waits until no new connections are steered to the node `name`, which was drained. Returns
+    /// true at once if this dispatcher is not the active one; false if it takes too long.
     pub fn await_drained(&self, name: &str) -> bool {
         let begun = now();
-        // The first table in which it is drained: later ones may come faster than they are applied.
+        // The first table in which it is drained: tables may be published faster than they are
+        // applied.
         let mut drained_in = None;
         loop {
             let view = self.shared.view();
@@ -213,31 +212,32 @@ impl Direct {
         }
     }
 
-    /// The names of the nodes by their index in the counters.
+    /// The names of the nodes, by their index in the counters.
     pub fn node_names(&self) -> Vec<(u16, String)> {
         let view = self.shared.view();
         view.table.nodes.iter().map(|node| (node.index, node.name.to_string())).collect()
     }
 
-    /// Datagrams in, out and refused.
+    /// Datagrams received, sent and refused.
     pub fn datagrams(&self) -> &Counts {
         &self.counts
     }
 
-    /// Applies the packet settings of a new config; nodes and policies come from the services'
+    /// Applies the packet settings of a new config; nodes and policies are taken from the services'
     /// states.
     pub fn reload(&self, config: &Config, key: &Key) -> Result<(), GuardError> {
         self.desired.set_up(&self.guard, setup(config, key))
     }
 
-    /// Lets another dispatcher take over at once. Returns when this one has stepped down. One that
-    /// `has_failed` keeps the virtual addresses unless there is another: packets are steered by the
-    /// last table until its supervisor has started it anew.
+    /// Lets another dispatcher take over at once; returns when this one has stepped down. A
+    /// dispatcher that `has_failed` keeps the virtual addresses if there is no other: packets are
+    /// steered by the last table until its supervisor has restarted it.
     pub fn leave(&self, has_failed: bool) {
         self.has_failed.store(has_failed, Ordering::Relaxed);
         self.stop.store(true, Ordering::Relaxed);
         self.waker.wake();
-        // With the event loop the others end: the executor once the path is as it should be.
+        // The other threads end with the event loop; the executor ends once the packet path is in
+        // the desired state.
         let threads = std::mem::take(&mut *lock(&self.threads));
         for thread in threads {
             let _ = thread.join();
@@ -301,7 +301,7 @@ fn detector_settings(config: &Config) -> FailureDetectorSettings {
     }
 }
 
-/// Of all services in direct dispatch.
+/// Addresses of all services in direct dispatch.
 fn addresses(config: &Config) -> Vec<SocketAddr> {
     config.steered_services().flat_map(|(_, service)| service.listen.clone()).collect()
 }
@@ -350,7 +350,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Attaches the packet program and sets it up.
+/// Attaches the packet program and configures it.
 fn open(guard: &Guard, setup: Setup) -> Result<(AttachedProgram, Arc<Desired>), GuardError> {
     let OrderReply::Opened(opened) = guard.ask(&Order::Open(Side::Dispatch))? else {
         return Err(GuardError::Foreign);

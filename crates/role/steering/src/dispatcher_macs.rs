@@ -1,10 +1,11 @@
-//! Devices of all dispatchers, as far as a dispatcher knows them.
+//! MAC addresses of all dispatchers, as far as a dispatcher knows them.
 
 use skep_wire::message::Mac;
 
-/// Devices of the dispatchers that were heard, and those that earlier tables name, for as many as were not.
-/// Without the latter, a table of a dispatcher that has just started would treat the machine of a paused or dead
-/// dispatcher as an address conflict, and yield to it for as long as it answers for the addresses.
+/// MAC addresses of the dispatchers whose heartbeats were received, and for those that are missing the
+/// addresses in earlier tables. Without the latter, a table of a dispatcher that has just started would treat
+/// the machine of a paused or failed dispatcher as an address conflict, and yield to it for as long as it
+/// answers for the addresses.
 pub(crate) fn dispatcher_macs(heard: Vec<Mac>, unheard: usize, earlier: &[Mac]) -> Vec<Mac> {
     let of_unheard = earlier.iter().filter(|mac| !heard.contains(mac)).take(unheard);
     let mut macs: Vec<Mac> = of_unheard.copied().chain(heard.iter().copied()).collect();

@@ -1,5 +1,5 @@
-//! Persists the epochs that failover reserves, in the store of this machine, without waiting for
-//! its disk.
+//! Persists the epochs that failover reserves in the store of this machine, without waiting for its
+//! disk.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::limits::PERSIST_MS;
 pub(crate) struct EpochWriter {
     store: Store,
     under_way: Option<Write>,
-    /// Why the last write failed, as a sentence.
+    /// The failure of the last write, as a sentence.
     trouble: Option<Arc<str>>,
 }
 
@@ -22,7 +22,7 @@ struct Write {
     outcome: Pending<()>,
 }
 
-/// What became of a write.
+/// The outcome of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Written {
     /// Epochs up to this one are persisted.
@@ -35,19 +35,19 @@ impl EpochWriter {
         Self { store, under_way: None, trouble: None }
     }
 
-    /// Persists that epochs up to `last` may be used.
+    /// Starts to persist that epochs up to `last` may be used.
     pub(crate) fn write(&mut self, now: Now, last: u64) {
         let outcome = self.store.record_epoch(last);
         self.under_way = Some(Write { last, begun: now, outcome });
     }
 
-    /// What has become of the write under way, if it has ended. To be polled.
+    /// The outcome of the write in progress, if it has ended. To be polled.
     pub(crate) fn poll(&mut self, now: Now) -> Option<Written> {
         let write = self.under_way.as_mut()?;
         let failure = match write.outcome.try_take() {
             Some(Ok(())) => None,
             Some(Err(error)) => Some(error.to_string()),
-            // The thread of the store waits for a disk that does not answer.
+            // The store's thread waits for a disk that does not respond.
             None if now.since_ms(write.begun) >= PERSIST_MS => {
                 Some(format!("the disk has not answered for {PERSIST_MS} ms"))
             }
@@ -59,12 +59,12 @@ impl EpochWriter {
         Some(if failure.is_none() { Written::Persisted(last) } else { Written::Failed })
     }
 
-    /// What is wrong with the store, as a sentence.
+    /// The fault of the store, as a sentence.
     pub(crate) fn trouble(&self) -> Option<Arc<str>> {
         self.trouble.clone()
     }
 
-    /// Logs when writes begin to fail and when they succeed again.
+    /// Logs when writes begin to fail, and when they succeed again.
     fn report(&mut self, failure: Option<&str>) {
         let trouble = failure.map(|why| {
             Arc::from(format!(
@@ -91,7 +91,7 @@ mod tests {
 
     use super::*;
 
-    /// Repeats until there is something: a thread of the store is at work.
+    /// Repeats until there is a result: a thread of the store is working.
     fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
         let end = Instant::now() + Duration::from_secs(60);
         loop {
@@ -117,7 +117,7 @@ mod tests {
         assert_eq!(writer.poll(Now(0)), None, "said once");
         assert!(writer.trouble().is_none());
         drop(writer);
-        // The file is free once the store's thread has ended.
+        // The file is unlocked once the store's thread has ended.
         let next = until(|| open(file.clone()));
         assert_eq!(next.last_epoch().wait().unwrap(), 512);
     }

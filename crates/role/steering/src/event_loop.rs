@@ -41,7 +41,7 @@ use crate::shared_store::EtcdStore;
 use crate::status::{PeerStatus, Shared, View, stage_word};
 use crate::table_queue::TableQueue;
 
-/// The event loop of direct dispatch, with its state. It runs on a thread of its own.
+/// The event loop of direct dispatch, and its state. It runs on its own thread.
 pub(crate) struct DirectLoop {
     pub(crate) socket: Socket,
     pub(crate) failover: Failover,
@@ -55,13 +55,13 @@ pub(crate) struct DirectLoop {
     pub(crate) own_mac: Mac,
     pub(crate) started: Now,
     pub(crate) jobs: Arc<Queue<Job>>,
-    /// Jobs that found the queue full: netguard is slow or has ended.
+    /// Jobs that did not fit into the queue: netguard is slow or has ended.
     pub(crate) backlog: VecDeque<Job>,
     pub(crate) news: Arc<Queue<News>>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) loads: Arc<NodeLoads>,
-    /// When nodes' loads are next given to the packet program, with each round of their heartbeats:
-    /// it adds the flows that it assigned since.
+    /// Time at which the nodes' loads are next sent to the packet program, once per round of their
+    /// heartbeats: in between it adds the flows that it assigns.
     pub(crate) loads_due_at: Now,
     pub(crate) load_digests: LoadDigests,
     pub(crate) stop: Arc<AtomicBool>,
@@ -76,7 +76,7 @@ pub(crate) struct DirectLoop {
     pub(crate) sink: FlowSink,
     pub(crate) streams: FlowStreams,
     pub(crate) handover: Handover,
-    /// Of a term of this dispatcher that has ended.
+    /// The table of a term of this dispatcher that has ended.
     pub(crate) last_table: Option<LastTable>,
     pub(crate) epoch_writer: EpochWriter,
     pub(crate) lease_observer: Option<LeaseObserver<EtcdStore>>,
@@ -90,7 +90,7 @@ pub(crate) struct Other {
 }
 
 impl DirectLoop {
-    /// Runs until stopped; then lets another dispatcher take over at once.
+    /// Runs until it is stopped; then lets another dispatcher take over at once.
     pub(crate) fn run(mut self, first: Vec<FailoverAction>, pulse: &Pulse) {
         self.carry_out(first);
         let tick_ms = self.failover.tick_ms();
@@ -112,13 +112,13 @@ impl DirectLoop {
             if now >= tick_at {
                 tick_at = now.plus_ms(tick_ms);
                 self.tick(now);
-                // However much there is to receive.
+                // Runs in each turn, however many datagrams arrive.
                 self.send_tables();
             }
         }
         let has_failed = self.has_failed.load(Ordering::Relaxed);
         if has_failed && !self.failover.has_standby(now()) {
-            // Nobody else can have them.
+            // There is no other dispatcher to take over the addresses.
             self.wishes.keep_addresses();
         }
         let outputs = self.failover.stop(now());
@@ -182,12 +182,12 @@ impl DirectLoop {
             Message::Node(it) if it.name.peer() == from => self.hear_node((now, at), it, stamp),
             Message::Table(table) => self.hear_table(table, from),
             Message::TableDelta(delta) => {
-                // Without its base the whole table comes soon.
+                // Without its base the delta is ignored; the complete table follows soon.
                 if let Some(table) = self.distributor.recent().apply(&delta) {
                     self.hear_table(table, from);
                 }
             }
-            // What is not taken is sent again.
+            // Batches that are not accepted are sent again.
             Message::Flows(batch)
                 if self.failover.active() == Some(from) && self.backlog.is_empty() =>
             {
@@ -201,12 +201,12 @@ impl DirectLoop {
             }
             Message::FlowsTaken(taken) => self.streams.taken(now, from, taken),
             Message::Rates(rates) => self.hear_rates(from, rates),
-            // Of loads: heartbeats carry them here. Of A/B tests: there are none.
+            // Loads are carried by heartbeats here, and A/B tests do not exist.
             _ => {}
         }
     }
 
-    /// Flows that came from another active dispatcher than the present one do not count.
+    /// Discards flows that were received from an earlier active dispatcher.
     fn follow_active(&mut self) {
         let active = self.failover.active();
         if active != self.followed {
@@ -257,11 +257,11 @@ impl DirectLoop {
         }
     }
 
-    /// A standby steers by the active dispatcher's table, and records what its operator wants. One
-    /// that has just started, with no active dispatcher before it, learns from nodes which earlier
-    /// flows they have.
+    /// A standby steers by the active dispatcher's table, and records the drains in it. A standby that has
+    /// just started, without an active dispatcher before it, learns earlier flows from the nodes' tables.
     fn hear_table(&mut self, table: Table, from: PeerId) {
-        // A dispatcher in an address conflict may learn from the table that the other machine belongs to the cluster.
+        // A dispatcher in an address conflict may find in the table that the other machine belongs to the
+        // cluster.
         let is_new = matches!(self.failover.stage(), Stage::Joining | Stage::Leaving);
         let is_from_node = is_new && self.nodes().any(|node| node == from);
         if !(is_from_node || self.others.contains_key(&from)) {
@@ -272,7 +272,7 @@ impl DirectLoop {
             return self.take_table_over(&table);
         }
         if self.last_table.as_mut().is_some_and(|last| !last.yields_to(now(), &table)) {
-            // It is sent again.
+            // The table is sent again.
             return;
         }
         let before = Arc::clone(self.publisher.table());
@@ -286,7 +286,7 @@ impl DirectLoop {
         let was_drained: BTreeSet<&Name> =
             before.nodes.iter().filter(drained).map(|node| &node.name).collect();
         for node in &table.nodes {
-            // Also to those that are not planned any more and have connections.
+            // Includes nodes that are not planned any more but have connections.
             self.listen_to(&node.name, node.address);
             if node.is_drained != was_drained.contains(&node.name) {
                 let (name, is_drained) = (node.name.clone(), node.is_drained);
@@ -325,8 +325,8 @@ impl DirectLoop {
         }
     }
 
-    /// Acknowledges flows once they are in the table. Of those that cannot be, the active dispatcher
-    /// sends a new dump some time later.
+    /// Acknowledges flows once they are in the table. For flows that cannot be inserted, the active
+    /// dispatcher sends a new dump later.
     fn flows_inserted(&mut self, inserted: Result<FlowsTaken, FlowsTaken>) {
         let (Ok(taken) | Err(taken)) = inserted;
         if !self.sink.is_of(taken) {
@@ -340,7 +340,7 @@ impl DirectLoop {
         self.failover.set_flows_synced(self.sink.is_synced());
     }
 
-    /// Carries out the outputs of failover, in their order.
+    /// Carries out the actions of failover, in order.
     fn carry_out(&mut self, outputs: Vec<FailoverAction>) {
         for output in outputs {
             match output {
@@ -361,7 +361,7 @@ impl DirectLoop {
                     self.table_queue.clear();
                     self.handover.step_down();
                     self.last_table = Some(LastTable::new(Arc::clone(self.publisher.table())));
-                    // Before the heartbeat that says so.
+                    // Sent before the heartbeat that announces the end of the term.
                     self.hand_table_over(now());
                     self.streams.clear();
                     self.job(Job::Stream(false));
@@ -373,14 +373,14 @@ impl DirectLoop {
         }
     }
 
-    /// Lets the executor see to the addresses as failover decides.
+    /// Passes the addresses that failover wants to the executor.
     fn want(&mut self, now: Now) {
         if self.wishes.follow(now, &self.failover) {
             self.wake_executor();
         }
     }
 
-    /// Lets the executor steer by the latest table.
+    /// Passes the latest table to the executor.
     fn want_table(&mut self) {
         if self.wishes.steer_by(Arc::clone(&self.told)) {
             self.wake_executor();
@@ -399,7 +399,7 @@ impl DirectLoop {
         self.socket.send_all(to, &Message::Dispatcher(heartbeat));
     }
 
-    /// Applies changes of the config and the operator.
+    /// Applies changes by the config and the operator.
     fn look_at_plan(&mut self) {
         let macs = self.macs();
         if self.plans.look(&macs) {
@@ -412,14 +412,14 @@ impl DirectLoop {
         }
     }
 
-    /// Accepts datagrams of a node of this cluster, which serves at `address`.
+    /// Accepts datagrams of a node of this cluster that serves at `address`.
     pub(crate) fn listen_to(&mut self, name: &Name, address: SocketAddr) {
         let usual = SocketAddr::new(address.ip(), AGENT_PORT);
         let agent = self.agents.get(name).copied().unwrap_or(usual);
         self.socket.set_peer(name.as_str(), agent);
     }
 
-    /// Sends a new table to all nodes and dispatchers that were heard, and steers by it.
+    /// Sends a new table to all nodes and dispatchers whose heartbeats are received, and steers by it.
     fn publish(&mut self, now: Now) {
         if !self.is_active() || !self.may_publish(now) {
             return;
@@ -437,7 +437,7 @@ impl DirectLoop {
             });
             let updates = self.distributor.publish(now, Arc::clone(&table), nodes.chain(others));
             let encode = |it: TableUpdate| {
-                // Longer than any that is taken: nobody is sent it.
+                // The message is longer than receivers accept, so it is sent to none.
                 let message = EncodedMessage::new(&it.message).ok()?;
                 Some((it.to, Arc::new(message)))
             };
@@ -451,8 +451,8 @@ impl DirectLoop {
         self.tell_deciding_nodes(now);
     }
 
-    /// Whether a table may be published: all nodes were heard, or had time to be. Until then the table
-    /// of an earlier process stays in force; one without nodes must not replace it.
+    /// Whether a table may be published: heartbeats of all nodes were received, or they had enough time.
+    /// Until then the table of an earlier process stays in force; one without nodes must not replace it.
     fn may_publish(&self, now: Now) -> bool {
         let is_heard = |node: &NodePlan| self.publisher.detector().heartbeat(&node.name).is_some();
         now.since_ms(self.started) >= PATIENCE_AT_START_MS
@@ -500,7 +500,7 @@ impl DirectLoop {
         });
     }
 
-    /// What is wrong beyond the orders to netguard and this machine, in sentences.
+    /// Faults other than those of orders to netguard and of this machine, as sentences.
     fn trouble(&self) -> Vec<String> {
         let of_disk = self.epoch_writer.trouble().map(|trouble| trouble.to_string());
         of_disk.into_iter().chain(self.node_observations.trouble()).collect()
@@ -533,23 +533,23 @@ impl DirectLoop {
         self.plans.plan().nodes.iter().map(|node| node.name.peer())
     }
 
-    /// Devices of all dispatchers, as far as they are known.
+    /// MAC addresses of all dispatchers, as far as they are known.
     fn macs(&self) -> Vec<Mac> {
         let heartbeats = self.others.values().filter_map(|other| other.heartbeat.as_ref());
         let heard: Vec<Mac> = heartbeats.map(|(it, _)| it.mac).chain([self.own_mac]).collect();
-        // This dispatcher is not among the others.
+        // This dispatcher is not in `others`.
         let unheard = (self.others.len() + 1).saturating_sub(heard.len());
         dispatcher_macs(heard, unheard, &self.publisher.table().dispatchers)
     }
 
-    /// Sends the next tables that wait, up to a bound.
+    /// Sends the next queued tables, up to a bound.
     fn send_tables(&mut self) {
         for (to, message) in self.table_queue.take_turn() {
             self.socket.send_encoded(to, &message);
         }
     }
 
-    /// Sends the table that was published last to a machine that has an earlier one.
+    /// Sends the last published table to a machine that has an earlier one.
     fn send_table(&mut self, now: Now, to: PeerId, has: TableVersion) {
         if self.table_queue.has(to) {
             return;
@@ -560,7 +560,7 @@ impl DirectLoop {
     }
 
     pub(crate) fn send(&mut self, to: PeerId, message: &Message) {
-        // The next heartbeat tries again, and a counter tells.
+        // The next heartbeat causes another attempt, and a counter counts errors.
         let _ = self.socket.send(to, message);
     }
 
@@ -569,8 +569,8 @@ impl DirectLoop {
         self.hand_over();
     }
 
-    /// Queues jobs for the executor, without waiting. Of those that find no room, only loads may be
-    /// dropped: the next ones come soon.
+    /// Queues jobs for the executor, without waiting. If there is no room, only loads may be dropped: newer
+    /// ones follow soon.
     fn hand_over(&mut self) {
         while let Some(job) = self.backlog.pop_front() {
             match self.jobs.try_push(job) {
@@ -581,7 +581,7 @@ impl DirectLoop {
     }
 }
 
-/// The node with that device. Also one whose process is dead: what it left on its machine answers.
+/// The node with this MAC address; also one whose process has failed, since its machine still answers.
 fn node_of<'a>(table: &'a Table, detector: &'a FailureDetector, mac: Mac) -> Option<&'a Name> {
     let known = table.nodes.iter().find(|node| node.mac == mac).map(|node| &node.name);
     known.or_else(|| detector.living().find(|it| it.mac == mac).map(|it| &it.name))

@@ -1,4 +1,4 @@
-//! Replication of the flow table to the standbys, one source for each.
+//! Replication of the flow table to the standbys, with one source for each.
 
 use std::collections::BTreeMap;
 
@@ -13,8 +13,8 @@ use crate::limits::FLOW_DUMP_PATIENCE_MS;
 #[derive(Debug, Default)]
 pub(crate) struct FlowStreams {
     sources: BTreeMap<PeerId, StandbySync>,
-    /// Number of the next dump; never one of an earlier process, as it begins
-    /// with the time.
+    /// Number of the next dump; differs from those of earlier processes, since it begins with the
+    /// time.
     dump: u64,
 }
 
@@ -22,25 +22,26 @@ pub(crate) struct FlowStreams {
 struct StandbySync {
     source: FlowSource,
     began: Now,
-    /// A dump of the whole table is on its way to it.
+    /// Whether a dump of the whole table is being sent to it.
     is_listing: bool,
 }
 
 impl FlowStreams {
-    /// No standby yet; `seed` differs from process to process and grows.
+    /// No standby yet; `seed` grows from process to process.
     pub(crate) fn new(seed: u64) -> Self {
         Self { sources: BTreeMap::new(), dump: seed }
     }
 
-    /// A heartbeat of a standby, which has all flows or not. True if the table must be dumped for it:
-    /// also for one that has the flows of an earlier term, or of before it was paused.
+    /// Handles a heartbeat of a standby; `is_synced`: it has all flows. Returns true if the table
+    /// must be dumped for it, including the case that its flows are of an earlier term, or from
+    /// before it was paused.
     pub(crate) fn heard(&mut self, now: Now, from: PeerId, is_synced: bool) -> bool {
         let known = self.sources.get(&from);
         let is_stuck = known.is_some_and(|known| {
             known.source.is_hopeless() || now.since_ms(known.began) > FLOW_DUMP_PATIENCE_MS
         });
         let is_needed = known.is_none() || is_stuck && !is_synced;
-        // One list at a time: it goes to all who wait for one.
+        // One list at a time: it is sent to all standbys that wait for one.
         if !is_needed || self.sources.values().any(|source| source.is_listing) {
             return false;
         }
@@ -57,7 +58,7 @@ impl FlowStreams {
         }
     }
 
-    /// The table could not be listed to its end: who waits for it gets another dump.
+    /// The listing of the table failed: standbys that wait for it get another dump.
     pub(crate) fn list_failed(&mut self) {
         self.sources.retain(|_, source| !source.is_listing);
     }

@@ -1,26 +1,26 @@
-//! The nodes that each heartbeat of this dispatcher is sent to.
+//! Selects the nodes to which each heartbeat of this dispatcher is sent.
 //!
-//! Dispatchers send each other heartbeats often, so that a takeover is quick. Nodes only tell the
-//! others which dispatchers they hear: in a large cluster each gets a part of the heartbeats, so that
-//! their cost is bounded.
+//! Dispatchers send each other heartbeats often, so that a takeover is quick. Nodes only report which
+//! dispatchers' heartbeats they receive: in a large cluster each gets a part of the heartbeats, so
+//! that their cost is bounded.
 
 use skep_wire::message::{DispatcherHeartbeat, Stage};
 
-/// Heartbeats that a dispatcher sends to nodes in a second, at most: some hundredths of a core. By
-/// default, with one each 20 ms, 500 nodes get all of them, and each of 1,024 every other one.
+/// Heartbeats that a dispatcher sends to nodes per second, at most: some hundredths of a core. By
+/// default, with one every 20 ms, 500 nodes get all of them, and each of 1,024 every other one.
 const NODE_HEARTBEATS_PER_S_MAX: u64 = 25_000;
 
-/// Takes turns among the nodes.
+/// Rotates through the nodes.
 #[derive(Debug, Default)]
 pub struct HeartbeatTurns {
     turn: usize,
-    /// What the last heartbeat said.
+    /// Stage and epoch in the last heartbeat.
     said: Option<(Stage, u64)>,
 }
 
 impl HeartbeatTurns {
-    /// Which of `nodes` nodes, by their places, this heartbeat is sent to; there is one each
-    /// `interval_ms`. A new stage or term is told to all.
+    /// The nodes, by index among `nodes`, to which this heartbeat is sent; `interval_ms` is the
+    /// heartbeat interval. A new stage or term is sent to all.
     pub fn next(
         &mut self,
         heartbeat: &DispatcherHeartbeat,
@@ -35,7 +35,7 @@ impl HeartbeatTurns {
     }
 }
 
-/// Heartbeats until each node has got one.
+/// Number of heartbeats until each node has received one.
 fn turns(nodes: usize, interval_ms: u64) -> usize {
     let per_heartbeat_max = NODE_HEARTBEATS_PER_S_MAX * interval_ms / 1000;
     nodes.div_ceil(usize::try_from(per_heartbeat_max).unwrap_or(usize::MAX).max(1)).max(1)

@@ -1,5 +1,5 @@
-//! The dispatcher's end of LCCP: answers nodes that ask who should answer a request, and takes their reports of
-//! flows that have another node now.
+//! The dispatcher's end of LCCP: answers nodes that ask which node should answer a request, and receives
+//! their reports of flows that have moved to another node.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -29,31 +29,31 @@ use crate::netguard_executor::Job;
 use crate::queue::Queue;
 use crate::status::Shared;
 
-/// Decides who answers a request.
+/// Selects the node that answers a request.
 pub type Decide = Box<dyn FnMut(&SocketId, &QueryKey) -> Option<NodeIndex> + Send>;
 
-/// What a dispatcher needs to answer nodes about handoffs.
+/// The parts that a dispatcher needs to answer nodes about handoffs.
 pub struct LccpServerParts {
     pub socket: LccpSocket,
     pub decide: Decide,
-    /// What `decide` knows: kept up to date.
+    /// The inputs of `decide`, which are kept up to date.
     pub table: Arc<ArcSwap<Table>>,
     pub digest: Arc<ArcSwap<(Now, LoadDigest)>>,
     pub served: Arc<ArcSwap<ServedLog>>,
     pub arms: Arc<ArcSwap<ArmsInForce>>,
-    /// Port of nodes, where UDP carries the messages.
+    /// Port of nodes if the messages are carried by UDP.
     pub port: u16,
 }
 
 pub(crate) struct LccpServer {
     socket: LccpSocket,
     decide: Decide,
-    /// Agents of the nodes in the config, by name.
+    /// Agents of the configured nodes, by name.
     agents: BTreeMap<Name, SocketAddr>,
     port: u16,
-    /// The table whose nodes are known.
+    /// The table whose nodes are set as peers of the socket.
     table: Arc<Table>,
-    /// Flows that were learned lately.
+    /// Recently learned flows.
     moved: MovedFlows,
     shared: Arc<Shared>,
     jobs: Arc<Queue<Job>>,
@@ -61,7 +61,7 @@ pub(crate) struct LccpServer {
 }
 
 impl LccpServerParts {
-    /// What nodes are told is kept there, too.
+    /// The view to which the information for nodes is written as well.
     pub(crate) fn own_view(&self) -> OwnView {
         OwnView {
             table: Arc::clone(&self.table),
@@ -73,7 +73,7 @@ impl LccpServerParts {
 }
 
 impl LccpServer {
-    /// `agents` are those of the nodes in the config, by name.
+    /// `agents` are those of the configured nodes, by name.
     pub(crate) fn new(
         parts: LccpServerParts,
         agents: BTreeMap<Name, SocketAddr>,
@@ -101,7 +101,7 @@ impl LccpServer {
     fn turn(&mut self, received: &mut Vec<LccpReceived>) -> io::Result<()> {
         wait(&self.socket)?;
         self.follow_table();
-        // What is left is for the next turn: however much comes, the watchdog sees that this thread runs.
+        // The rest is left to the next turn: however much arrives, the watchdog sees that this thread runs.
         for _ in 0..LCCP_BATCHES_MAX {
             if self.socket.receive(received)? == LccpBatch::Drained {
                 break;
@@ -119,7 +119,7 @@ impl LccpServer {
         Ok(())
     }
 
-    /// Knows the nodes of a new table.
+    /// Sets the nodes of a new table as peers.
     fn follow_table(&mut self) {
         let table = &self.shared.view().table;
         if Arc::ptr_eq(table, &self.table) {
@@ -134,7 +134,8 @@ impl LccpServer {
 
     /// Answers a query. Reports of moved flows are added to `moved`.
     fn hear(&mut self, from: PeerId, Lccp { id, command }: Lccp, moved: &mut Vec<Report>) {
-        // One that is not active any more has nothing to say; nodes ask and tell the next one.
+        // A dispatcher that is not active any more does not answer; nodes send their queries and reports to
+        // the next one.
         if self.shared.view().stage != Stage::Active {
             return;
         }
@@ -148,8 +149,8 @@ impl LccpServer {
         }
     }
 
-    /// Has the flow table steer flows to their nodes, here and at the standbys. What finds no room is reported
-    /// again.
+    /// Updates the flow table, here and at the standbys, so that flows are steered to their new nodes. A
+    /// report that finds no room is repeated.
     fn learn(&mut self, moved: Vec<Report>) {
         let table = Arc::clone(&self.shared.view().table);
         let mut changes = Vec::new();
@@ -166,7 +167,7 @@ impl LccpServer {
     }
 
     fn send(&mut self, to: PeerId, id: HandoffId, command: LccpCommand) {
-        // What is lost is asked again.
+        // A lost answer is requested again.
         let _ = self.socket.send(to, &Lccp { id, command }.encode());
     }
 }
@@ -178,8 +179,8 @@ struct Report {
     flows: Vec<MovedFlow>,
 }
 
-/// What a node has moved; `None`: it is gone, or the service. A later move may be reported before the first one,
-/// so it counts whatever owner is known.
+/// The change of owner for a moved flow; `None`: the node or the service is gone. A later move may be
+/// reported before the first one, so the change applies whichever owner is known.
 fn change_of(by: PeerId, moved: &MovedFlow, table: &Table) -> Option<OwnerChange> {
     let donor = table.nodes.iter().find(|node| node.name.peer() == by)?.index;
     let server = moved.socket.server;

@@ -1,5 +1,5 @@
 //! Packet steering: the dispatcher's part of direct dispatch. A packet program in the kernel steers
-//! packets; this crate maintains its table, and determines which dispatcher is the active one.
+//! packets; this crate maintains its table, and determines which dispatcher is active.
 //!
 //! ```text
 //!   nodes, dispatchers --datagrams--> DirectLoop (own thread, real time)
@@ -8,12 +8,12 @@
 //!                                          NetguardExecutor --orders--> netguard
 //! ```
 //!
-//! Nodes, drains, weights and policies are those of the services (`skep-dispatcher`), as in the
-//! other dispatch modes. The loads in heartbeats go there, too.
+//! Nodes, drains, weights and policies are those of the services (`skep-dispatcher`), as in the other
+//! dispatch modes, and the loads in heartbeats are passed to them.
 //!
-//! Invariants: until it stops, the event loop waits only for datagrams; locks that it shares with other
-//! threads it only tries. When this process or its netguard has
-//! ended, packets are steered by the last table.
+//! Invariants: until it stops, the event loop waits only for datagrams, and never blocks on locks that
+//! it shares with other threads. If this process or its netguard has ended, packets are steered by the
+//! last table.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! What nodes that decide on handoffs are told of each other's work.
+//! The loads of other nodes that are sent to nodes which decide on handoffs.
 
 use std::sync::Arc;
 
@@ -13,18 +13,18 @@ use skep_wire::table::{Table, TableNode};
 
 use crate::limits::{ARMS_MS, DIGEST_ENTRIES_PER_S_MAX, DIGEST_MS_MIN, RELAYS_PER_S_MAX};
 
-/// When the next digest is due.
+/// Schedules the digests.
 #[derive(Debug)]
 pub(crate) struct LoadDigests {
-    /// Where this dispatcher reads the same, if nodes want one.
+    /// The view of this dispatcher, which gets the same data, if nodes need digests.
     own: Option<OwnView>,
     due_at: Now,
     arms_due_at: Now,
-    /// Datagrams that were relayed since then, for a second.
+    /// The beginning of the current second, and the datagrams relayed since then.
     relayed: (Now, u64),
 }
 
-/// What this dispatcher decides by.
+/// The data by which this dispatcher decides on handoffs.
 #[derive(Debug)]
 pub(crate) struct OwnView {
     pub(crate) table: Arc<ArcSwap<Table>>,
@@ -34,12 +34,12 @@ pub(crate) struct OwnView {
 }
 
 impl LoadDigests {
-    /// None is sent unless nodes hand off.
+    /// No digests are sent unless nodes hand off.
     pub(crate) fn new(own: Option<OwnView>) -> Self {
         Self { own, due_at: Now(0), arms_due_at: Now(0), relayed: (Now(0), 0) }
     }
 
-    /// The A/B tests for all nodes, if they are due: each second, and at once when there are others.
+    /// The A/B tests for all nodes, if they are due: every second, and at once after a change.
     pub(crate) fn next_arms(
         &mut self,
         now: Now,
@@ -58,8 +58,9 @@ impl LoadDigests {
         Some(Message::Arms(arms))
     }
 
-    /// Whether what a node has reported of objects may be relayed to so many others now. Clients decide how much there is of
-    /// it, and heartbeats leave by the same socket. What is not relayed is reported again only when it is asked for again.
+    /// Whether a node's report of objects may be relayed to `datagrams` other nodes now. Clients determine
+    /// the amount of reports, and heartbeats use the same socket. A report that was not relayed is repeated
+    /// only when the object is requested again.
     pub(crate) fn may_relay(&mut self, now: Now, datagrams: u64) -> bool {
         if now.since_ms(self.relayed.0) >= 1_000 {
             self.relayed = (now, 0);
@@ -72,7 +73,7 @@ impl LoadDigests {
         may
     }
 
-    /// A node has answered for these objects.
+    /// Records objects that a node has served.
     pub(crate) fn note_served(&self, served: ServedObjects) {
         if let Some(own) = &self.own {
             let served = Arc::new(served);
@@ -111,7 +112,7 @@ fn work((node, heartbeat): (&TableNode, &NodeHeartbeat)) -> NodeWork {
     }
 }
 
-/// All nodes are told of all nodes: in a large cluster less often.
+/// Each node gets the loads of all nodes: less often in a large cluster.
 fn interval_ms(nodes: usize) -> u64 {
     let entries = (nodes as u64).saturating_pow(2);
     (entries * 1000).div_ceil(DIGEST_ENTRIES_PER_S_MAX).max(DIGEST_MS_MIN)

@@ -1,7 +1,7 @@
-//! What the packet program is told of nodes' loads.
+//! The nodes' loads that are sent to the packet program.
 //!
-//! Services that count the same things of a node share one list: what a round of heartbeats costs
-//! rises with the number of nodes, and hardly with that of addresses.
+//! Services that use the same measure of a node's load share one list: the cost of a round of
+//! heartbeats grows with the number of nodes, and hardly with that of addresses.
 
 use skep_cluster::failure_detector::FailureDetector;
 use skep_policy::{DirectLoad, Work, policies};
@@ -11,21 +11,21 @@ use skep_wire::table::{Table, TableNode, TableService};
 
 use crate::plan::is_weighted;
 
-/// Services, by their ids, and the loads of all nodes for them.
+/// Services, by id, and the loads of all nodes for them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoadOrder {
     pub services: Vec<u16>,
     pub loads: Vec<WeightedLoad>,
 }
 
-/// What counts as the load of a node of a service.
+/// The measure of a node's load for a service.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Counted {
     load: DirectLoad,
     is_weighted: bool,
 }
 
-/// The loads of the nodes of `table` for its services whose policies count them.
+/// The loads of the nodes of `table` for those of its services whose policies use them.
 pub fn load_orders(table: &Table, detector: &FailureDetector) -> Vec<LoadOrder> {
     let mut groups: Vec<(Counted, Vec<u16>)> = Vec::new();
     for service in table.services.iter().filter(|it| it.service.measure == Measure::Load) {
@@ -122,7 +122,7 @@ mod tests {
     fn services_that_count_the_same_share_their_loads() {
         let mut detector = FailureDetector::new(FailureDetectorSettings::default());
         let load = NodeLoad { connections: 5, requests_in_flight: 3, ..NodeLoad::default() };
-        // The second was never heard.
+        // No heartbeat of the second node was received.
         detector.heard(Now(1), heartbeat(0, load), Stamp { incarnation: 1, sequence: 1 });
         let table = Table {
             services: vec![

@@ -8,7 +8,7 @@ use skep_wire::message::Name;
 use crate::direct::Direct;
 use crate::status::SteeringStatus;
 
-/// What the dispatcher of this process does in direct dispatch.
+/// Registers metrics of this process's direct dispatch.
 pub fn register_direct(registry: &Registry, direct: &Arc<Direct>) {
     let own = Arc::clone(direct);
     register_packets(registry, move || own.counters());
@@ -87,7 +87,7 @@ fn register_heartbeats(registry: &Registry, direct: &Arc<Direct>) {
     registry.register_samples("skep_direct_heartbeat_gap_seconds_max", help, Box::new(read));
 }
 
-/// The store that dispatchers share.
+/// Registers metrics of the store that dispatchers share.
 pub fn register_store(registry: &Registry, direct: &Arc<Direct>) {
     let own = Arc::clone(direct);
     let help = "Responding endpoints of the shared store.";

@@ -1,8 +1,8 @@
-//! The netguard executor: sends orders to netguard and waits for the answers, on a thread of its
-//! own, so that the event loop never waits.
+//! The netguard executor: sends orders to netguard and waits for the answers, on its own thread, so
+//! that the event loop never waits.
 //!
-//! Jobs are executed in the order of their arrival. Addresses, program and table are no jobs but
-//! desired states ([`crate::packet_path::Desired`]): only the latest counts.
+//! Jobs are executed in the order of arrival. Addresses, program and table are not jobs but a
+//! desired state ([`crate::packet_path::Desired`]), of which only the latest is used.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -22,23 +22,22 @@ use crate::packet_path::{PacketPath, PathState};
 use crate::queue::{Popped, Queue};
 use crate::status::Shared;
 
-/// An order to execute. What should be so, rather than be done once, is in
-/// [`crate::packet_path::Desired`].
+/// An order to execute once. States to be kept are in [`crate::packet_path::Desired`].
 #[derive(Debug)]
 pub(crate) enum Job {
-    /// What is desired has changed.
+    /// The desired state has changed.
     Reconcile,
     /// Probe the network for other holders of the virtual addresses.
     Probe,
-    /// Loads of nodes, the same for all these services.
+    /// Sets the loads of nodes, for all these services.
     Loads(Vec<u16>, Vec<WeightedLoad>),
-    /// Flows of another dispatcher, answered by [`News::Inserted`].
+    /// Inserts flows of another dispatcher; the result is [`News::Inserted`].
     Insert(Vec<Flow>, FlowsTaken),
-    /// Flows that a node has handed to other nodes.
+    /// Updates flows that a node has handed off to other nodes.
     ChangeOwners(Vec<OwnerChange>),
-    /// List the flow table into [`News::Flows`].
+    /// Lists the flow table; the result is [`News::Listed`].
     List,
-    /// Watch for new flows, or no longer.
+    /// Starts or stops watching for new flows.
     Stream(bool),
 }
 
@@ -47,20 +46,20 @@ pub(crate) enum Job {
 pub(crate) enum News {
     /// Other machines that claim the virtual addresses.
     Owners(Vec<VipHolder>),
-    /// A batch of the dump of flows; an empty one is its end.
+    /// A batch of listed flows; an empty one is the end.
     Listed(Vec<Flow>),
-    /// It ends before its end.
+    /// The listing ended early.
     ListFailed,
-    /// Flows of the active dispatcher are in the table, or cannot be.
+    /// Flows of the active dispatcher were inserted, or could not be.
     Inserted(Result<FlowsTaken, FlowsTaken>),
-    /// Flows that began since.
+    /// New flows.
     Begun(Vec<Flow>),
-    /// The packet path is in another state now.
+    /// The state of the packet path has changed.
     Path(PathState),
 }
 
 impl Job {
-    /// For complaints about it.
+    /// Its name in complaints.
     fn kind(&self) -> &'static str {
         match self {
             Self::Reconcile => "reconcile",
@@ -74,7 +73,7 @@ impl Job {
     }
 }
 
-/// Executes [`Job`]s, by orders to netguard, on a thread of its own.
+/// Executes [`Job`]s by orders to netguard, on its own thread.
 pub(crate) struct NetguardExecutor {
     pub(crate) guard: Arc<Guard>,
     pub(crate) path: PacketPath,
@@ -85,7 +84,7 @@ pub(crate) struct NetguardExecutor {
 }
 
 impl NetguardExecutor {
-    /// Runs until the event loop has closed the jobs.
+    /// Runs until the event loop has closed the queue of jobs.
     pub(crate) fn run(mut self, pulse: &Pulse) {
         let mut rounds = Rounds::default();
         loop {
@@ -102,7 +101,7 @@ impl NetguardExecutor {
                 let done = self.perform(&mut rounds, job);
                 self.note(kind, &done);
                 pulse.tick();
-                // Before the next one: flows and loads must not hold a takeover up.
+                // Before the next job: flows and loads must not delay a takeover.
                 self.reconcile(pulse);
                 jobs += 1;
                 next = if jobs < JOBS_PER_TURN_MAX { self.jobs.next() } else { None };
@@ -148,7 +147,7 @@ impl NetguardExecutor {
         flows.chunks(FLOWS_MAX).try_for_each(order)
     }
 
-    /// Standbys hear of it behind the flows that began before.
+    /// Standbys receive the changes after the flows that began before.
     fn change_owners(&self, changes: &[OwnerChange], streams: bool) -> Result<(), GuardError> {
         if streams {
             self.list_new()?;
@@ -171,7 +170,7 @@ impl NetguardExecutor {
         }
     }
 
-    /// Periodic requests to netguard, without a job.
+    /// Sends the periodic requests to netguard.
     fn look_around(&mut self, rounds: &mut Rounds) {
         for round in rounds.due(Instant::now()) {
             let (kind, looked) = match round {
@@ -206,7 +205,7 @@ impl NetguardExecutor {
         self.begun(&Order::NewFlows)
     }
 
-    /// Tells of the flows that an order is answered with.
+    /// Reports the flows in the answer to an order.
     fn begun(&self, order: &Order) -> Result<(), GuardError> {
         if let OrderReply::Flows(flows) = self.guard.ask(order)?
             && !flows.is_empty()
@@ -225,7 +224,7 @@ impl NetguardExecutor {
         Ok(())
     }
 
-    /// Looks for other owners of the addresses, and at this machine.
+    /// Checks for other owners of the addresses, and for changes of this machine.
     fn look(&mut self, rounds: &mut Rounds, probe: bool) -> Result<(), GuardError> {
         let order = Order::Look { side: Side::Dispatch, probe };
         let OrderReply::Machine(looked) = self.guard.ask(&order)? else { return Ok(()) };
@@ -250,7 +249,7 @@ impl NetguardExecutor {
     }
 }
 
-/// When each periodic request is due.
+/// The time at which each periodic request is due.
 #[derive(Debug, Default)]
 struct Rounds {
     streams: bool,
@@ -272,7 +271,7 @@ impl Rounds {
         Duration::from_millis(if self.streams { STREAM_MS } else { LOOK_MS })
     }
 
-    /// Checks the machine sooner: something has changed, and may change on.
+    /// Checks the machine soon: something has changed, and more may follow.
     fn check_soon(&mut self, now: Instant) {
         let soon = now + Duration::from_millis(FIRST_CHECK_MS);
         self.check_at = self.check_at.map(|at| at.min(soon));
@@ -306,7 +305,7 @@ impl Rounds {
     }
 }
 
-/// The virtual address that a machine claims, as failover takes it.
+/// The claims of virtual addresses in the form for failover.
 pub(crate) fn conflicts(owners: Vec<VipHolder>) -> impl Iterator<Item = (IpAddr, [u8; 6])> {
     owners.into_iter().map(|owner| (owner.vip, owner.mac))
 }

@@ -1,4 +1,5 @@
-//! What the active dispatcher tells those that choose nodes: the packet program, and nodes that decide on handoffs.
+//! Information that the active dispatcher sends to those that select nodes: the packet program, and nodes
+//! that decide on handoffs.
 
 use skep_units::Now;
 use skep_wire::message::{MeasuredRates, Message, ServedObjects};
@@ -9,14 +10,14 @@ use crate::load_orders::load_orders;
 use crate::netguard_executor::Job;
 
 impl DirectLoop {
-    /// Loads for the packet program.
+    /// Sends loads to the packet program.
     pub(crate) fn tell_loads(&mut self) {
         for told in load_orders(&self.told, self.publisher.detector()) {
             self.job(Job::Loads(told.services, told.loads));
         }
     }
 
-    /// Loads of each other, and A/B tests, for nodes that decide.
+    /// Sends the other nodes' loads, and A/B tests, to nodes that decide on handoffs.
     pub(crate) fn tell_deciding_nodes(&mut self, now: Now) {
         let detector = self.publisher.detector();
         if let Some(digest) = self.load_digests.next(now, &self.told, detector) {
@@ -36,7 +37,8 @@ impl DirectLoop {
         }
     }
 
-    /// Nodes that decide on handoffs see no responses of others: the active dispatcher tells them of the sizes.
+    /// Handles a node's report of objects. Nodes that decide on handoffs see no responses of others: the
+    /// active dispatcher relays the sizes to them.
     pub(crate) fn hear_served(&mut self, now: Now, served: ServedObjects) {
         self.loads.hear_served(served.clone());
         self.load_digests.note_served(served.clone());

@@ -1,4 +1,4 @@
-//! What the event loop sees of nodes, and of all machines' heartbeats, for operators.
+//! The event loop's observations of nodes and of all machines' heartbeats, for operators.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -14,16 +14,16 @@ use crate::limits::{ANSWERING_MS, NODE_LOOK_MS};
 
 #[derive(Debug, Default)]
 pub(crate) struct NodeObservations {
-    /// Nodes that answer ARP for a virtual address, and when they were seen to.
+    /// Nodes that answer ARP for a virtual address, and the time of their last answer.
     answering: BTreeMap<Name, (IpAddr, Now)>,
-    /// By node: the tables of this term that it has not applied yet.
+    /// By node: the number of tables of this term that it has not applied yet.
     behind: Arc<Vec<(Name, u64)>>,
     heartbeat_gaps: Arc<Vec<(Name, u64)>>,
     look_at: Now,
 }
 
 impl NodeObservations {
-    /// A node answers ARP for the virtual address `vip`; logged when that begins.
+    /// Records that a node answers ARP for the virtual address `vip`; logged when that begins.
     pub(crate) fn answers(&mut self, now: Now, node: Name, vip: IpAddr) {
         let sentence = sentence(&node, vip);
         if self.answering.insert(node, (vip, now)).is_none() {
@@ -31,7 +31,7 @@ impl NodeObservations {
         }
     }
 
-    /// Time went on; the dispatcher tells nodes the table `told`.
+    /// Updates the observations; the dispatcher sends the table `told` to nodes.
     pub(crate) fn tick(
         &mut self,
         now: Now,
@@ -53,17 +53,17 @@ impl NodeObservations {
         self.heartbeat_gaps = Arc::new(gaps.map(|(name, ms)| (name.clone(), ms)).collect());
     }
 
-    /// By node: the tables of this term that it has not applied yet.
+    /// By node: the number of tables of this term that it has not applied yet.
     pub(crate) fn behind(&self) -> Arc<Vec<(Name, u64)>> {
         Arc::clone(&self.behind)
     }
 
-    /// By other machine: the longest time between two of its heartbeats, in milliseconds.
+    /// By machine: the longest time between two of its heartbeats, in milliseconds.
     pub(crate) fn heartbeat_gaps(&self) -> Arc<Vec<(Name, u64)>> {
         Arc::clone(&self.heartbeat_gaps)
     }
 
-    /// What is wrong with nodes, in sentences.
+    /// Faults of nodes, as sentences.
     pub(crate) fn trouble(&self) -> impl Iterator<Item = String> {
         self.answering.iter().map(|(node, (vip, _))| sentence(node, *vip))
     }

@@ -15,37 +15,38 @@ use skep_wire::table::{Table, TableService, TableVersion};
 use crate::limits::CLAIM_PATIENCE_MS;
 use crate::plan::is_weighted;
 
-/// What the packet path should be: written by the event loop and by reloads, read by the executor.
+/// The desired state of the packet path: written by the event loop and by reloads, read by the
+/// executor.
 #[derive(Debug)]
 pub(crate) struct Desired {
     wants: Mutex<Wants>,
     setup: Mutex<Setup>,
 }
 
-/// What the packet program is told when it is attached, and by a reload.
+/// The settings of the packet program, set when it is attached and by a reload.
 #[derive(Clone, Debug)]
 pub(crate) struct Setup {
     pub(crate) settings: ProgramSettings,
     /// Networks that are admitted.
     pub(crate) allow: Vec<Network>,
-    /// Networks that are not.
+    /// Networks that are not admitted.
     pub(crate) deny: Vec<Network>,
 }
 
-/// The packet path, as far as the event loop needs to know.
+/// The state of the packet path that the event loop needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PathState {
-    /// The table that packets are steered by.
+    /// The table by which packets are steered.
     pub(crate) applied: TableVersion,
     pub(crate) has_addresses: bool,
-    /// It cannot be as it should.
+    /// The desired state cannot be reached.
     pub(crate) is_hindered: bool,
 }
 
 pub(crate) struct PacketPath {
     guard: Arc<Guard>,
     own_mac: [u8; 6],
-    /// Those of the services in the config of this process: netguard knows no others.
+    /// Addresses of the services in the config of this process; netguard accepts no others.
     addresses: Vec<SocketAddr>,
     applier: Applier,
     desired: Arc<Desired>,
@@ -65,7 +66,7 @@ impl PathWishes {
         Self { wants: Wants::default(), desired, keeps_addresses: false }
     }
 
-    /// Wants the addresses as failover decides. Whether that is news to the executor.
+    /// Sets the desired addresses as failover decides. Returns whether the executor must be woken.
     pub(crate) fn follow(&mut self, now: Now, failover: &Failover) -> bool {
         self.wants.follow(now, failover);
         if self.keeps_addresses {
@@ -74,25 +75,25 @@ impl PathWishes {
         self.tell()
     }
 
-    /// The addresses stay where they are from now on, whatever failover decides.
+    /// Leaves the addresses as they are from now on, whatever failover decides.
     pub(crate) fn keep_addresses(&mut self) {
         self.keeps_addresses = true;
     }
 
-    /// Wants packets to be steered by `table`. Whether that is news to the executor.
+    /// Sets `table` as the desired table. Returns whether the executor must be woken.
     pub(crate) fn steer_by(&mut self, table: Arc<Table>) -> bool {
         self.wants.table = Some(table);
         self.tell()
     }
 
-    /// Wants an announcement of the addresses. Whether that is news to the executor.
+    /// Requests an announcement of the addresses. Returns whether the executor must be woken.
     pub(crate) fn announce(&mut self) -> bool {
         self.wants.announcements += 1;
         self.tell()
     }
 
-    /// Tells the executor, or tries again with the next tick where it is reading at this moment.
-    /// Whether it differs from the last wants in more than their time.
+    /// Publishes the desired state; if the executor is reading it at this moment, the next tick
+    /// tries again. Returns whether it differs from the last one in more than the time.
     fn tell(&self) -> bool {
         let mut last = match self.desired.wants.try_lock() {
             Ok(last) => last,
@@ -104,7 +105,7 @@ impl PathWishes {
         is_news
     }
 
-    /// Tells the last wishes, waiting for the executor if it is reading.
+    /// Publishes the last desired state, waiting for the executor if it is reading.
     pub(crate) fn finish(&self) {
         *lock(&self.desired.wants) = self.wants.clone();
     }
@@ -115,9 +116,9 @@ impl Desired {
         Self { wants: Mutex::default(), setup: Mutex::new(setup) }
     }
 
-    /// Tells the packet program another setup. One that netguard refuses is forgotten.
+    /// Sends another setup to the packet program. A setup that netguard refuses is discarded.
     pub(crate) fn set_up(&self, guard: &Guard, setup: Setup) -> Result<(), GuardError> {
-        // Held until netguard has it: another thread must not tell an earlier one after it.
+        // Held until netguard has the setup: another thread must not send an earlier one after it.
         let mut now = lock(&self.setup);
         setup.tell(guard)?;
         *now = setup;
@@ -138,7 +139,7 @@ impl Setup {
 }
 
 impl PacketPath {
-    /// Of a packet program that was just attached and set up.
+    /// The path of a packet program that was just attached and set up.
     pub(crate) fn new(
         guard: &Arc<Guard>,
         own_mac: [u8; 6],
@@ -161,7 +162,7 @@ impl PacketPath {
         Some(done)
     }
 
-    /// Takes a look at this machine: what others have changed, which is put right by the next steps.
+    /// Handles the state of this machine: changes by others are repaired by the next steps.
     pub(crate) fn found(&mut self, looked: &MachineState) -> Vec<Drift> {
         looked.changed_maps.iter().for_each(|changed| self.applier.forget(changed.map));
         self.reconciler.found(looked)
@@ -175,7 +176,7 @@ impl PacketPath {
         }
     }
 
-    /// Why it is not as it should be, in sentences.
+    /// Why the desired state is not reached, as sentences.
     pub(crate) fn failures(&self) -> Vec<String> {
         self.reconciler.failures().map(str::to_owned).collect()
     }
@@ -202,7 +203,8 @@ impl PacketPath {
     }
 }
 
-/// The table with the services at these addresses: in a rolling restart it may have others.
+/// The part of the table with services at these addresses: in a rolling restart a table may have
+/// others.
 fn part_of<'a>(table: &'a Table, addresses: &[SocketAddr]) -> Cow<'a, Table> {
     let is_known = |service: &TableService| addresses.contains(&service.service.address);
     if table.services.iter().all(is_known) {

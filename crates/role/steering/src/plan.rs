@@ -1,7 +1,7 @@
-//! Makes the input of the table from the config and the services' states.
+//! Creates the input of the table from the config and the services' states.
 //!
-//! Only services that have changed are read again, by their revisions: as long as nothing happens, a
-//! look costs one number of each service.
+//! Only services that have changed, according to their revisions, are read again: without changes an update
+//! costs one comparison per service.
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, SocketAddr};
@@ -14,11 +14,11 @@ use skep_policy::policies;
 use skep_wire::message::{Name, NameTooLong};
 use skep_wire::steer::{Measure, Network, Protocol};
 
-/// The plan, and the services that it is made from.
+/// The plan, and the services from which it is made.
 pub struct Plans {
     addresses: Vec<Address>,
     services: Vec<Service>,
-    /// Places in [`TablePlan::nodes`], by name.
+    /// Indexes in [`TablePlan::nodes`], by name.
     places: HashMap<Name, usize>,
     plan: TablePlan,
     /// Nodes of the plan that an operator drains or removes.
@@ -28,36 +28,36 @@ pub struct Plans {
 /// One address of a service in direct dispatch.
 struct Address {
     listen: SocketAddr,
-    /// Its place in [`Plans::services`].
+    /// Its index in [`Plans::services`].
     service: usize,
 }
 
-/// A service in direct dispatch, as it was at its last change.
+/// A service in direct dispatch, as of its last change.
 struct Service {
     dispatcher: Arc<Dispatcher>,
-    /// Of `dispatcher`, when the rest was read.
+    /// Revision of `dispatcher` when the rest was read.
     revision: Option<u64>,
     policy: Name,
     nodes: Vec<Member>,
-    /// Their places in the plan.
+    /// Their indexes in the plan.
     places: Arc<[usize]>,
 }
 
 /// A node of a service.
 struct Member {
     name: Name,
-    /// Its place in the plan.
+    /// Its index in the plan.
     place: usize,
     address: SocketAddr,
-    /// 0 keeps what it has and gets nothing new.
+    /// 0: it keeps existing flows and gets no new ones.
     weight: u32,
-    /// It passes the health checks and does not shut down.
+    /// It passes the health checks and is not shutting down.
     is_open: bool,
     is_closed: bool,
 }
 
 impl Plans {
-    /// The addresses of all services in direct dispatch; the plan is empty yet.
+    /// The addresses of all services in direct dispatch; the plan is still empty.
     pub fn new(config: &Config, dispatchers: &[Arc<Dispatcher>]) -> Self {
         let (mut addresses, mut services) = (Vec::new(), Vec::new());
         for (_, service) in config.steered_services() {
@@ -78,11 +78,11 @@ impl Plans {
         Self { addresses, services, places: HashMap::new(), plan, closed }
     }
 
-    /// Brings the plan up to the present states; true if it, or what operators close, is another
-    /// one now.
+    /// Updates the plan from the current states; returns true if the plan, or the set of closed nodes, has
+    /// changed.
     ///
     /// # Errors
-    /// A name that is too long for the wire: then the plan is what it was.
+    /// A name is too long for the wire; the plan is then unchanged.
     pub fn look(&mut self) -> Result<bool, NameTooLong> {
         let mut has_changed = false;
         for service in &mut self.services {
@@ -98,7 +98,7 @@ impl Plans {
         Ok(is_other)
     }
 
-    /// The plan of the last look, without dispatchers.
+    /// The plan of the last update, without dispatchers.
     pub fn plan(&self) -> &TablePlan {
         &self.plan
     }
@@ -113,7 +113,7 @@ impl Plans {
         self.services.iter().map(|service| &*service.dispatcher)
     }
 
-    /// Drops the places of nodes that no service has any more.
+    /// Removes the indexes of nodes that no service has any more.
     fn forget_names(&mut self) {
         let mut is_used = vec![false; self.places.len()];
         let members = self.services.iter().flat_map(|service| &service.nodes);
@@ -147,7 +147,7 @@ impl Plans {
         }
         let plan_of = |address: &Address| self.services[address.service].plan_at(address.listen);
         let services = self.addresses.iter().map(plan_of).collect();
-        // Every place is that of some member.
+        // Every index belongs to some member.
         let nodes = nodes.into_iter().flatten().collect();
         (TablePlan { services, nodes, dispatchers: Vec::new() }, closed)
     }
@@ -156,7 +156,7 @@ impl Plans {
 impl Service {
     /// Reads the service if it has changed; true if it was read.
     fn look(&mut self, places: &mut HashMap<Name, usize>) -> Result<bool, NameTooLong> {
-        // Before the rest: what changes meanwhile is read the next time.
+        // Read before the rest: a change in between is then noticed the next time.
         let revision = Some(self.dispatcher.group().revision());
         if revision == self.revision {
             return Ok(false);
@@ -167,7 +167,7 @@ impl Service {
         let are_shut = are_all_shut(candidates.iter().map(|it| it.openness));
         let mut nodes = Vec::with_capacity(candidates.len());
         for (at, candidate) in candidates.iter().enumerate() {
-            // Nearly always where it was.
+            // A node is nearly always at the same position.
             let known = self.nodes.get(at).filter(|it| it.name.as_str() == &*candidate.name);
             let (name, place) = match known {
                 Some(known) => (known.name.clone(), known.place),
@@ -192,7 +192,7 @@ impl Service {
     }
 
     fn plan_at(&self, address: SocketAddr) -> ServicePlan {
-        // Under handoff others pass, and SYNs are spread by hash: nodes choose.
+        // Under handoff policies are applied by nodes, and SYNs are spread by hash.
         let info = policies().iter().find(|info| info.name == self.policy.as_str());
         let direct = info.and_then(|info| info.direct);
         ServicePlan {
@@ -211,7 +211,7 @@ impl Service {
     }
 }
 
-/// The place of a node: a new one if it has none.
+/// The index of a node; a new one if it has none.
 fn place(places: &mut HashMap<Name, usize>, name: &Name) -> usize {
     if let Some(&place) = places.get(name) {
         return place;
@@ -221,8 +221,8 @@ fn place(places: &mut HashMap<Name, usize>, name: &Name) -> usize {
     place
 }
 
-/// Whether all nodes that stay fail their checks. This machine is probably cut off then, so all nodes count as
-/// open; nodes refuse requests themselves.
+/// Whether all nodes that stay fail their checks. This machine is then probably cut off, so all nodes count
+/// as open; nodes refuse requests themselves.
 fn are_all_shut(nodes: impl IntoIterator<Item = Openness>) -> bool {
     let stays = |it: &Openness| !matches!(it, Openness::Closing | Openness::Leaving);
     nodes.into_iter().filter(stays).all(|openness| openness == Openness::Shut)
@@ -232,7 +232,7 @@ fn is_open(openness: Openness, are_all_shut: bool) -> bool {
     match openness {
         Openness::Leaving => false,
         Openness::Shut => are_all_shut,
-        // Drains are a part of the table: of an operator, who speaks to all dispatchers.
+        // An operator's drains are part of the table, and operators send them to all dispatchers.
         Openness::Open | Openness::Closing | Openness::Unknown => true,
     }
 }
@@ -242,7 +242,7 @@ pub(crate) fn is_weighted(policy: &str) -> bool {
     policies().iter().any(|info| info.name == policy && info.weighted)
 }
 
-/// The networks of a setting; the config has checked their form.
+/// The networks of a setting, whose syntax was validated with the config.
 pub(crate) fn networks(texts: &[String]) -> Vec<Network> {
     texts.iter().filter_map(|text| network(text)).collect()
 }
@@ -260,7 +260,7 @@ pub(crate) mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
 
-    /// Two services: `web` at two addresses with nodes a, b and c, `api` at one with b alone.
+    /// Two services: `web` at two addresses with nodes a, b and c, `api` at one with only b.
     pub(crate) fn config() -> Config {
         let mut text = "key_file = \"/key\"\n[[dispatcher]]\nname = \"d1\"\n\
             address = \"10.0.0.1:7071\"\n"
@@ -316,7 +316,7 @@ pub(crate) mod tests {
     fn only_what_has_changed_is_read_again() {
         let (mut plans, dispatchers) = plans();
         plans.look().unwrap();
-        // A service that is read again would have them back.
+        // A service that is read again would get its nodes back.
         plans.services[0].nodes.clear();
         assert_eq!(plans.look(), Ok(false));
         assert_eq!(weights(&plans).len(), 3);
@@ -363,7 +363,7 @@ pub(crate) mod tests {
         plans.look().unwrap();
         dispatchers[0].group().remove("a", 0).unwrap();
         assert_eq!((plans.look(), closed(&plans)), (Ok(true), vec!["a"]));
-        // Ends removals, too.
+        // This ends removals, too.
         dispatchers[0].reload(&config());
         assert_eq!(plans.look(), Ok(true));
         assert_eq!(weights(&plans), [("b", 1), ("c", 1)]);

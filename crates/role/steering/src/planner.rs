@@ -1,12 +1,12 @@
-//! The planner: follows the services' states for the event loop, on a thread of its own.
+//! The planner: follows the services' states for the event loop, on its own thread.
 //!
 //! ```text
 //!   services --locks--> Planner --latest plan--> PlanView (event loop)
 //!            <---------         <----orders-----
 //! ```
 //!
-//! Workers and operators' commands take the services' locks, too, without real time: the event loop
-//! must not wait for them ([`crate::queue`]).
+//! Workers and operators' commands take the services' locks as well, without real-time priority: the
+//! event loop must not wait for them ([`crate::queue`]).
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -23,12 +23,12 @@ use crate::limits::{DRAINS_MAX, PLAN_MS};
 use crate::plan::Plans;
 use crate::queue::{Popped, Queue};
 
-/// The active dispatcher drains a node, or does not any more: all services must know.
+/// The active dispatcher drains a node, or has resumed it: all services must follow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DrainOrder {
     pub(crate) name: Name,
     pub(crate) is_drained: bool,
-    /// Since when it is known here, by the clock of commands.
+    /// The time since which it is known here, by the clock of commands.
     pub(crate) at: Now,
 }
 
@@ -41,11 +41,11 @@ pub(crate) struct Planner {
 pub(crate) struct PlanView {
     shared: Arc<PlannerShared>,
     seen: Arc<Planned>,
-    /// That of `seen`, with the dispatchers.
+    /// The plan of `seen`, with the dispatchers.
     plan: TablePlan,
-    /// Orders that the planner has not got yet.
+    /// Orders that were not passed to the planner yet.
     unsent: VecDeque<DrainOrder>,
-    /// Orders ever given, and those whose effects `seen` has.
+    /// Number of orders given, and of those whose effects `seen` includes.
     given: u64,
     done: u64,
 }
@@ -54,7 +54,7 @@ pub(crate) struct PlanView {
 struct PlannerShared {
     planned: ArcSwap<Planned>,
     orders: Queue<DrainOrder>,
-    /// Orders ever executed; what they changed is in `planned`.
+    /// Number of orders executed; their effects are in `planned`.
     done: AtomicU64,
 }
 
@@ -65,7 +65,7 @@ struct Planned {
 }
 
 impl Planner {
-    /// Looks for the first time.
+    /// Creates the planner, with a first plan.
     pub(crate) fn new(plans: Plans) -> (Self, PlanView) {
         let shared = Arc::new(PlannerShared {
             planned: ArcSwap::default(),
@@ -92,14 +92,15 @@ impl Planner {
                 Popped::Closed => return,
             }
             self.look();
-            // After what it changed.
+            // Stored after the effects of the orders.
             self.shared.done.store(done, Ordering::Release);
         }
     }
 
     fn execute(&self, &DrainOrder { ref name, is_drained, at }: &DrainOrder) {
         for service in self.plans.dispatchers() {
-            // Unknown here: the config files differ, which is said elsewhere.
+            // The node may be unknown here because the config files differ, which is reported
+            // elsewhere.
             let _ = service.group().follow_drain(name.as_str(), is_drained, at);
         }
     }
@@ -117,11 +118,11 @@ impl Planner {
 }
 
 impl PlanView {
-    /// Brings the plan up to the planner's latest, with the devices of the dispatchers; true if it
-    /// is another one now. Waits for nothing.
+    /// Takes over the planner's latest plan, with the MAC addresses of the dispatchers; returns true
+    /// if it has changed. Never waits.
     pub(crate) fn look(&mut self, macs: &[Mac]) -> bool {
         self.send();
-        // Before the plan, which may be later than that.
+        // Read before the plan, which may be later.
         self.done = self.shared.done.load(Ordering::Acquire);
         let latest = self.shared.planned.load();
         if Arc::ptr_eq(&latest, &self.seen) && self.plan.dispatchers == macs {
@@ -134,18 +135,18 @@ impl PlanView {
         is_other
     }
 
-    /// The plan of the last look.
+    /// The plan of the last update.
     pub(crate) fn plan(&self) -> &TablePlan {
         &self.plan
     }
 
-    /// Nodes that an operator drains or removes, as of the last look. `None` while an order is to be
-    /// executed: it may change that.
+    /// Nodes that an operator drains or removes, as of the last update. `None` while an order is
+    /// pending, which may change that.
     pub(crate) fn closed(&self) -> Option<&BTreeSet<Name>> {
         (self.done == self.given).then_some(&self.seen.closed)
     }
 
-    /// Gives the planner an order, without waiting until it is executed.
+    /// Passes an order to the planner, without waiting until it is executed.
     pub(crate) fn order(&mut self, order: DrainOrder) {
         self.given += 1;
         self.unsent.push_back(order);
@@ -155,7 +156,7 @@ impl PlanView {
     fn send(&mut self) {
         while let Some(order) = self.unsent.pop_front() {
             if let Err(order) = self.shared.orders.try_push(order) {
-                // With the next look.
+                // Sent with the next update.
                 return self.unsent.push_front(order);
             }
         }
@@ -229,7 +230,8 @@ mod tests {
             is_drained,
             at: command_time(),
         };
-        // The order waits while the operator, who sees another dispatcher fail, resumes the node.
+        // The order is delayed while the operator, who sees another dispatcher fail, resumes the
+        // node.
         let late = order(true);
         dispatchers.iter().for_each(|service| service.group().resume("b").unwrap());
         planner.execute(&late);
@@ -239,7 +241,7 @@ mod tests {
             closed(&view).unwrap().len()
         };
         assert_eq!(closed_now(&mut planner), 0);
-        // Orders of one time do not depend on commands of an earlier one.
+        // An order applies regardless of commands of an earlier time.
         let at = command_time().plus_ms(1);
         planner.execute(&DrainOrder { at, ..order(true) });
         assert_eq!(closed_now(&mut planner), 1);

@@ -1,15 +1,16 @@
 //! A bounded queue between the event loop, which never waits, and a thread that may.
 //!
-//! The event loop has real time, the others have not. A lock of theirs, taken while a thread of
-//! theirs has it and does not run, would hold heartbeats back until it runs again (priority
-//! inversion): longer than a takeover takes where the machine is busy. So the event loop only tries.
+//! The event loop has real-time priority, the other threads have not. If one of these holds a lock
+//! while it is not scheduled, waiting for the lock would delay heartbeats until it runs again
+//! (priority inversion): on a busy machine longer than the time until a takeover. The event loop
+//! therefore only tries to lock.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
-/// First in, first out. At most one thread may wait at a time. (The standard library's channels lock
-/// a mutex to wake a receiver that waits.)
+/// A FIFO queue. At most one thread may wait at a time. (The channels of the standard library lock a
+/// mutex to wake a waiting receiver.)
 #[derive(Debug)]
 pub(crate) struct Queue<T> {
     inner: Mutex<Inner<T>>,
@@ -23,11 +24,11 @@ struct Inner<T> {
     is_closed: bool,
 }
 
-/// What a thread that waits for an item gets.
+/// The result for a thread that waits for an item.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Popped<T> {
     Item(T),
-    /// Nothing came in that time.
+    /// There was no item in that time.
     Nothing,
     Closed,
 }
@@ -38,8 +39,8 @@ impl<T> Queue<T> {
         Self { inner: Mutex::new(inner), changed: Condvar::new(), items_max }
     }
 
-    /// Queues an item without waiting; gives it back where there is no room, or where the other
-    /// thread is at the queue at this moment.
+    /// Queues an item without waiting; returns it if there is no room, or if the other thread
+    /// accesses the queue at this moment.
     pub(crate) fn try_push(&self, item: T) -> Result<(), T> {
         let Some(mut inner) = self.try_lock() else { return Err(item) };
         if inner.is_closed || inner.items.len() >= self.items_max {
@@ -51,7 +52,7 @@ impl<T> Queue<T> {
         Ok(())
     }
 
-    /// All items, without waiting: none where the other thread is at the queue at this moment.
+    /// Takes all items without waiting; none if the other thread accesses the queue at this moment.
     pub(crate) fn try_take(&self) -> VecDeque<T> {
         let Some(mut inner) = self.try_lock() else { return VecDeque::new() };
         let items = std::mem::take(&mut inner.items);
@@ -60,7 +61,7 @@ impl<T> Queue<T> {
         items
     }
 
-    /// Queues an item once there is room; drops it where the queue is closed.
+    /// Queues an item once there is room; drops it if the queue is closed.
     pub(crate) fn push(&self, item: T) {
         let is_full =
             |inner: &mut Inner<T>| inner.items.len() >= self.items_max && !inner.is_closed;
@@ -96,8 +97,8 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Drops what is queued, and what would be; who waits does not wait any more. (A netguard that
-    /// does not answer would let each job take its whole time.)
+    /// Drops queued items and later ones; waiting threads are woken. (With a netguard that does not
+    /// answer, each job would take its whole time limit.)
     pub(crate) fn close(&self) {
         let mut inner = self.lock();
         inner.is_closed = true;
@@ -126,7 +127,7 @@ mod tests {
     use super::*;
 
     const AT_ONCE: Duration = Duration::ZERO;
-    /// Longer than any test waits.
+    /// Longer than any wait in a test.
     const LONG: Duration = Duration::from_secs(60);
 
     #[test]
@@ -159,7 +160,7 @@ mod tests {
         let thread = std::thread::spawn(move || (0..102).for_each(|item| own.push(item)));
         let popped: Vec<_> = (0..100).map(|_| queue.pop(LONG)).collect();
         assert_eq!(popped, (0..100).map(Popped::Item).collect::<Vec<_>>());
-        // The next one is queued, or will be; the last one waits for room.
+        // The next item is queued, or will be; the last one waits for room.
         queue.close();
         assert!(thread.join().is_ok());
         assert_eq!(queue.pop(AT_ONCE), Popped::Closed, "what comes after the end is dropped");

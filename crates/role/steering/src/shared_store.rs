@@ -1,4 +1,4 @@
-//! The store that dispatchers share, as [`skep_cluster::lease_observer`] sees it.
+//! The store that dispatchers share, as used by [`skep_cluster::lease_observer`].
 
 use std::sync::Arc;
 
@@ -6,21 +6,21 @@ use skep_cluster::lease_observer::{LeaseRecord, SharedStore, StoreLeader};
 use skep_store::{Campaign, Expected, Health, Leader, Pending, Seen, Store, StoreError, Watch};
 use skep_wire::seal::PeerId;
 
-/// Key of `NAME EPOCH` of the active dispatcher.
+/// Key of the value `NAME EPOCH` of the active dispatcher.
 const ACTIVE: &str = "active";
 
 /// The store of one dispatcher.
 pub(crate) struct EtcdStore {
     store: Store,
     name: String,
-    /// Of the lease.
+    /// Time to live of the lease, in seconds.
     ttl_s: u64,
     campaign: Option<Campaign>,
     leader: Watch,
     active: Watch,
     epoch_write: Option<Pending<()>>,
     active_write: Option<Pending<u64>>,
-    /// The health that was reported last.
+    /// The health that was last logged.
     told: Arc<Health>,
 }
 
@@ -44,7 +44,7 @@ impl EtcdStore {
         self.store.health()
     }
 
-    /// Logs when the store becomes reachable or unreachable, in whole or in part.
+    /// Logs when the store becomes reachable or unreachable, completely or in part.
     pub(crate) fn tell_health(&mut self) {
         let health = self.store.health();
         if (health.answering, health.of) == (self.told.answering, self.told.of) {

@@ -15,24 +15,24 @@ use skep_wire::table::{Table, TableVersion};
 pub struct SteeringStatus {
     /// `joining`, `standby`, `active` or `leaving`.
     pub stage: String,
-    /// The epoch of its own term, or the latest that it has received.
+    /// The epoch of its own term, or the latest one received.
     pub epoch: u64,
     /// Name of the active dispatcher, if there is one.
     pub active: Option<String>,
-    /// Generation of the table that packets are steered by.
+    /// Generation of the table by which packets are steered.
     pub table_generation: u64,
     /// Generation of the table that this dispatcher publishes, or has received from the active one.
     pub published_generation: u64,
-    /// By node: the tables that it has not applied yet, of those of this term.
+    /// By node: the number of tables of this term that it has not applied yet.
     pub nodes_behind: Arc<Vec<(Name, u64)>>,
-    /// By other machine: the longest time between two heartbeats of its process that came here, in
-    /// milliseconds.
+    /// By machine: the longest time between two heartbeats of its process that were received here,
+    /// in milliseconds.
     pub heartbeat_gaps: Arc<Vec<(Name, u64)>>,
     /// Whether this machine has the virtual addresses.
     pub has_addresses: bool,
     /// Whether a standby has all flows of the active dispatcher.
     pub flows_synced: bool,
-    /// How packets are steered: "native XDP".
+    /// How the packet program is attached: "native XDP".
     pub attached: String,
     pub device: String,
     /// The health of the shared store, if there is one: `3 of 3 endpoints answer`.
@@ -41,7 +41,7 @@ pub struct SteeringStatus {
     pub store_answering: Option<u64>,
     /// The other dispatchers.
     pub peers: Vec<PeerStatus>,
-    /// Faults, in sentences.
+    /// Faults, as sentences.
     pub complaints: Vec<String>,
 }
 
@@ -55,7 +55,7 @@ pub struct PeerStatus {
     pub silent_ms: u64,
 }
 
-/// Receives the epoch in which this dispatcher is active, at every change; `None`: it is not
+/// Receives the epoch in which this dispatcher is active, after every change; `None`: it is not
 /// active.
 pub type OnTerm = Box<dyn Fn(Option<u64>) + Send + Sync>;
 
@@ -86,7 +86,7 @@ pub(crate) struct View {
     pub(crate) has_addresses: bool,
     pub(crate) nodes_behind: Arc<Vec<(Name, u64)>>,
     pub(crate) heartbeat_gaps: Arc<Vec<(Name, u64)>>,
-    /// What the event loop knows to be wrong, in sentences.
+    /// Faults that the event loop has found, as sentences.
     pub(crate) trouble: Vec<String>,
     pub(crate) expectations: Expectations,
 }
@@ -97,7 +97,7 @@ impl View {
         (self.stage == Stage::Active).then_some(self.epoch)
     }
 
-    /// The version of the present table, if a node is drained in it or absent from it.
+    /// The version of the current table, if a node is drained in it or absent from it.
     pub(crate) fn drained_in(&self, node: &str) -> Option<TableVersion> {
         let is_drained = self.table.node(node).is_none_or(|node| node.is_drained);
         is_drained.then_some(self.table.version)
@@ -150,7 +150,7 @@ impl Shared {
         self.counters.load_full()
     }
 
-    /// The faults that a check of this machine has found; new ones are logged.
+    /// Stores the faults that a check of this machine has found; logs new ones.
     pub(crate) fn set_findings(&self, wrong: Vec<String>, doubtful: Vec<String>) {
         self.findings.lock().unwrap_or_else(PoisonError::into_inner).replace(wrong, doubtful);
     }
@@ -181,7 +181,7 @@ impl Shared {
         self.complaints.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// All that is wrong, in sentences.
+    /// All faults, as sentences.
     fn wrong(&self, view: &View) -> Vec<String> {
         let mut wrong = self.complaints().sentences(Instant::now());
         wrong.extend(view.trouble.iter().cloned());
@@ -191,7 +191,7 @@ impl Shared {
     }
 }
 
-/// The word for a dispatcher's stage.
+/// The name of a dispatcher's stage.
 pub(crate) fn stage_word(stage: Stage) -> &'static str {
     match stage {
         Stage::Joining => "joining",

@@ -8,7 +8,7 @@ use crate::clock::now;
 use crate::event_loop::DirectLoop;
 
 impl DirectLoop {
-    /// Another dispatcher, whose term has ended, hands over while this one is active.
+    /// Takes over the table of another dispatcher, whose term has ended, while this one is active.
     pub(crate) fn take_table_over(&mut self, theirs: &Table) {
         let (now, present) = (now(), self.publisher.table().version);
         if !self.publisher.merge(now, theirs) {
@@ -27,7 +27,8 @@ impl DirectLoop {
         }
     }
 
-    /// Lets the executor announce the addresses, once this machine has them, if that is due.
+    /// Passes an announcement of the addresses to the executor, once this machine has them, if it
+    /// is due.
     pub(crate) fn want_announcement(&mut self, now: Now) {
         let (told, applied) = (&self.told, self.path.applied);
         let detector = self.publisher.detector();

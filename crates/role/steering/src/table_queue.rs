@@ -1,5 +1,5 @@
-//! Tables on their way: the whole table of a large cluster is many datagrams for each of its machines.
-//! The event loop sends some in each turn, so that heartbeats do not wait for all of them.
+//! Queues tables to be sent: the whole table of a large cluster is many datagrams for each machine. The
+//! event loop sends some of them in each turn, so that heartbeats do not wait for all.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use skep_wire::seal::PeerId;
 
 use crate::limits::TABLE_DATAGRAMS_PER_TURN;
 
-/// Messages that wait to be sent, one for each machine at most.
+/// Messages to be sent, at most one per machine.
 #[derive(Debug, Default)]
 pub(crate) struct TableQueue {
     waiting: VecDeque<(PeerId, Arc<EncodedMessage>)>,
@@ -21,13 +21,13 @@ impl TableQueue {
         self.waiting.is_empty()
     }
 
-    /// Whether a machine is to be sent a table that it has not been sent yet.
+    /// Whether a table is queued for a machine.
     pub(crate) fn has(&self, peer: PeerId) -> bool {
         self.peers.contains(&peer)
     }
 
-    /// A new table goes to these machines, in place of what they were to be sent before; short messages
-    /// first. An earlier one still goes to others, to which the new one comes later.
+    /// Queues a new table for these machines, in place of what was queued for them; short messages
+    /// first. An earlier table is still sent to other machines, which get the new one later.
     pub(crate) fn put(&mut self, mut messages: Vec<(Vec<PeerId>, Arc<EncodedMessage>)>) {
         let renewed: BTreeSet<PeerId> =
             messages.iter().flat_map(|(to, _)| to.iter().copied()).collect();
@@ -41,7 +41,7 @@ impl TableQueue {
         self.peers.extend(renewed);
     }
 
-    /// What is to be sent in this turn.
+    /// The messages to send in this turn.
     pub(crate) fn take_turn(&mut self) -> Vec<(PeerId, Arc<EncodedMessage>)> {
         let mut datagrams = 0;
         let mut turn = Vec::new();
@@ -55,7 +55,7 @@ impl TableQueue {
         turn
     }
 
-    /// This dispatcher is no longer active.
+    /// Clears the queue when this dispatcher is no longer active.
     pub(crate) fn clear(&mut self) {
         *self = Self::default();
     }
@@ -76,7 +76,7 @@ mod tests {
         PeerId(number)
     }
 
-    /// The whole table of so many nodes.
+    /// The whole table of this number of nodes.
     fn message(nodes: u16) -> Arc<EncodedMessage> {
         let node = |index| TableNode {
             index,

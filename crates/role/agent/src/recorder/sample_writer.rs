@@ -1,4 +1,4 @@
-//! Samples on their way to the file: they wait while it cannot be written to, up to a bound.
+//! Writes samples to the file; they wait while it cannot be written, up to a bound.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -9,10 +9,10 @@ use skep_database::{DatabaseError, RecordedSample, Recording, RecordingInfo, set
 
 use crate::limits::{RECORDER_LOCK_WAIT_MS, RECORDER_WAITING_MAX};
 
-/// Words for what may be wrong with the file.
+/// Names of the faults of the file.
 pub(crate) const RECORDER_FAULTS: &[&str] = &["full", "locked", "damaged", "foreign", "other"];
 
-/// What has become of samples.
+/// The outcomes for samples.
 #[derive(Debug, Default)]
 pub struct RecorderCounts {
     stored: AtomicU64,
@@ -22,22 +22,22 @@ pub struct RecorderCounts {
 }
 
 impl RecorderCounts {
-    /// Samples that are in the file.
+    /// Number of samples stored in the file.
     pub fn stored(&self) -> u64 {
         self.stored.load(Ordering::Relaxed)
     }
 
-    /// Samples that are lost.
+    /// Number of samples lost.
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    /// Samples that are not in the file yet.
+    /// Number of samples that are not in the file yet.
     pub fn waiting(&self) -> u64 {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// Attempts to store that have failed, by [`RECORDER_FAULTS`].
+    /// Number of failed attempts to store samples, by the names in [`RECORDER_FAULTS`].
     pub fn faults(&self, word: &str) -> u64 {
         let at = RECORDER_FAULTS.iter().position(|it| *it == word);
         at.map_or(0, |at| self.faults[at].load(Ordering::Relaxed))
@@ -47,10 +47,10 @@ impl RecorderCounts {
 pub(super) struct SampleWriter {
     path: PathBuf,
     info: RecordingInfo,
-    /// None before the file was first opened, and after a fault.
+    /// `None` before the file was first opened, and after a fault.
     recording: Option<Recording>,
     waiting: VecDeque<RecordedSample>,
-    /// What was wrong with the last attempt.
+    /// The fault of the last attempt, if any.
     fault: Option<&'static str>,
     counts: Arc<RecorderCounts>,
 }
@@ -61,7 +61,7 @@ impl SampleWriter {
         Self { path, info, recording, waiting, fault, counts }
     }
 
-    /// Stores `sample`, and those that wait.
+    /// Stores `sample`, and the samples that wait.
     pub(super) fn keep(&mut self, sample: RecordedSample) {
         if self.waiting.len() >= RECORDER_WAITING_MAX {
             self.waiting.pop_front();
@@ -71,7 +71,7 @@ impl SampleWriter {
         self.flush();
     }
 
-    /// Stores what waits, if that is possible; opens the file, if it is not open.
+    /// Stores the waiting samples if possible; opens the file if necessary.
     pub(super) fn flush(&mut self) {
         let mut result = self.attempt();
         if let Err(DatabaseError::Corrupt { .. }) = &result {
@@ -86,7 +86,7 @@ impl SampleWriter {
         self.counts.waiting.store(self.waiting.len() as u64, Ordering::Relaxed);
     }
 
-    /// The end: what still waits is lost.
+    /// Ends the recording: samples that still wait are lost.
     pub(super) fn close(mut self) {
         let lost = self.waiting.len() as u64;
         self.counts.dropped.fetch_add(lost, Ordering::Relaxed);
@@ -99,7 +99,7 @@ impl SampleWriter {
     }
 
     fn attempt(&mut self) -> Result<(), DatabaseError> {
-        // After it was moved away or deleted, a new one is begun.
+        // A file that was moved or deleted is replaced by a new one.
         let recording = match self.recording.take().filter(Recording::is_in_place) {
             Some(recording) => recording,
             None => Recording::open(&self.path, &self.info, RECORDER_LOCK_WAIT_MS)?,
@@ -115,7 +115,7 @@ impl SampleWriter {
         stored
     }
 
-    /// A history goes on in a new file; the damaged one is kept.
+    /// Continues in a new file; the damaged one is kept under another name.
     fn begin_anew(&mut self, result: Result<(), DatabaseError>) -> Result<(), DatabaseError> {
         self.recording = None;
         // Another process may have done so already.
@@ -132,7 +132,7 @@ impl SampleWriter {
         self.attempt()
     }
 
-    /// One event for each change, and a count for each attempt that fails.
+    /// Logs each change of the fault, and counts each failed attempt.
     fn note(&mut self, result: &Result<(), DatabaseError>) {
         let word = result.as_ref().err().map(word);
         if let Some(at) = word.and_then(|word| RECORDER_FAULTS.iter().position(|it| *it == word)) {
@@ -257,7 +257,7 @@ mod tests {
         writer.keep(sample(1));
         assert_eq!(counted(&writer, "foreign"), (0, 1, 1));
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
-        // It goes away.
+        // The file is deleted.
         std::fs::remove_file(&path).unwrap();
         writer.keep(sample(2));
         assert_eq!(stamps(&path), [1, 2]);

@@ -1,11 +1,11 @@
-//! Differences of what is counted, and means of what rises and falls, over one interval.
+//! Differences of counters, and means of gauges, over one interval.
 
 use skep_database::{DiskUse, NicUse, NodeSample, RecordedSample};
 use skep_machine::{DiskCounters, MachineCounters, NicCounters};
 
 use super::{CacheBytes, ServerCounters, ServerGauges};
 
-/// What was counted at the beginning of the interval, and seen since.
+/// The counters at the beginning of the interval, and the gauges read since.
 pub(super) struct Sampler {
     begun_ms: u64,
     machine: MachineCounters,
@@ -16,7 +16,7 @@ pub(super) struct Sampler {
     bytes_outstanding: Seen,
 }
 
-/// A number that rises and falls.
+/// Readings of a gauge.
 #[derive(Clone, Copy, Default)]
 struct Seen {
     sum: f64,
@@ -51,7 +51,7 @@ impl Sampler {
         self.bytes_outstanding.add(gauges.bytes_outstanding);
     }
 
-    /// Ends the interval, and begins the next. `None`: it had no length.
+    /// Ends the interval, and begins the next one. `None`: it was empty.
     pub(super) fn take(
         &mut self,
         now_ms: u64,
@@ -79,7 +79,7 @@ impl Sampler {
     }
 }
 
-/// What each device did that was there all the time, and did not begin to count anew.
+/// The use of each device that existed during the whole interval and whose counters were not reset.
 fn used<Counters, Use>(
     before: &[Counters],
     after: &[Counters],
@@ -99,7 +99,7 @@ fn disk(old: &DiskCounters, new: &DiskCounters) -> Option<DiskUse> {
         writes: Some(new.writes.checked_sub(old.writes)?),
         sectors_read: Some(new.sectors_read.checked_sub(old.sectors_read)?),
         sectors_written: Some(new.sectors_written.checked_sub(old.sectors_written)?),
-        // 32 bits in the kernel, which are over after 49 days.
+        // A 32-bit value in the kernel, which wraps after 49 days.
         busy_ms: new.busy_ms.checked_sub(old.busy_ms),
     })
 }
@@ -117,7 +117,7 @@ fn nic(old: &NicCounters, new: &NicCounters) -> Option<NicUse> {
 
 fn set_machine(node: &mut NodeSample, before: &MachineCounters, after: &MachineCounters) {
     if let Some((old, new)) = before.cpu.zip(after.cpu) {
-        // Idle times may go back a little (proc(5)): they are taken for none then.
+        // Idle times may decrease slightly (proc(5)): that counts as 0.
         let since = |old: u64, new: u64| Some(new.saturating_sub(old));
         node.cpus = Some(new.cpus);
         node.cpu_user_ms = since(old.user_ms, new.user_ms);
@@ -237,7 +237,7 @@ mod tests {
         );
         assert_eq!((node.process_cpu_ms, node.process_memory_bytes), (Some(50), Some(105)));
         assert_eq!((node.cache_bytes, node.load1, node.swapped_in_bytes), (Some(9), None, None));
-        // The other one is new.
+        // The other device is new.
         assert_eq!(sample.disks.len(), 1);
         assert_eq!((sample.disks[0].0.as_str(), sample.disks[0].1.reads), ("sda", Some(3)));
         let next = sampler.take(6_600, 78, machine(13, 150), server(10), cache).unwrap();

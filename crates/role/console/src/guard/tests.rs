@@ -10,7 +10,7 @@ fn tcp(ip: &str, token: Option<&str>) -> Door {
     Door::Tcp { ip: ip.parse().unwrap(), token, networks: Vec::new() }
 }
 
-/// The status of the refusal; 0 if it passes.
+/// The status of the refusal; 0 if the request passes.
 fn verdict(door: &Door, method: Method, target: &str, fields: &[(&'static str, &str)]) -> u16 {
     let mut headers = HeaderMap::new();
     for (name, value) in fields {

@@ -8,18 +8,18 @@ use utoipa::ToSchema;
 use super::pools::{MissingNode, NewServer, ServerStatus};
 use super::series::RequestStatus;
 
-/// What is to become of a server of a pool at all nodes.
+/// A change of a server of a pool at all nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServerCommand {
-    /// A new one.
+    /// Adds a new server.
     Add(Box<NewServer>),
-    /// Its requests get so many milliseconds to end.
+    /// Removes the server; its requests have this many milliseconds to end.
     Remove { timeout_ms: u64 },
-    /// No new requests.
+    /// Stops new requests.
     Drain,
-    /// Requests again.
+    /// Allows new requests again.
     Resume,
-    /// Another share of the work.
+    /// Sets another share of the work.
     Weight(u32),
 }
 

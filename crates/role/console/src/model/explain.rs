@@ -1,4 +1,4 @@
-//! Why nodes keep what a request asks for, or do not.
+//! API schemas of explanations why nodes store the response to a request or do not.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -47,13 +47,13 @@ pub struct ExplainedNode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ExplainOutcome {
-    /// It did.
+    /// It has explained the request.
     Explained,
-    /// It makes no sense of the request.
+    /// It could not interpret the request.
     Unclear,
-    /// It is of an earlier build, without this request.
+    /// It runs an earlier build, which does not support this request.
     Earlier,
-    /// It is linked, and did not answer in time.
+    /// It is linked, but did not answer in time.
     Silent,
     /// It is not linked with this dispatcher.
     Unlinked,
@@ -90,17 +90,18 @@ pub struct CacheExplanation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum CacheVerdict {
-    /// A stored response, or a file.
+    /// It gets a stored response, or a file.
     Hit,
-    /// A stale response, while that is refreshed.
+    /// It gets a stale response, which is being refreshed.
     HitWhileRefreshed,
-    /// A stored response that its source has to confirm first.
+    /// It gets a stored response that its source must validate first.
     Validated,
-    /// The source (or another node that has it), for all who wait.
+    /// It gets a response from the source (or another node that has it), together with all requests
+    /// that wait for it.
     Fetched,
-    /// The source, for itself alone.
+    /// It is passed to the source, separately from other requests.
     Passed,
-    /// Refused, without asking the source.
+    /// It is refused without contacting the source.
     Refused,
 }
 

@@ -83,7 +83,8 @@ pub struct NetworkSessions {
     pub network: String,
     /// How many there are.
     pub sessions: u64,
-    /// What those of several nodes are merged by. Nodes tell it dispatchers; the API does not show it.
+    /// The data by which the sessions of several nodes are merged. Nodes send it to dispatchers; the API does
+    /// not include it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(ignore)]
     pub sketch: Option<String>,

@@ -1,4 +1,4 @@
-//! API schemas of requests: over time, and now.
+//! API schemas of requests: over time, and those in progress.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

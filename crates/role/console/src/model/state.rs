@@ -1,4 +1,4 @@
-//! States of nodes and servers, by their words.
+//! States of nodes and servers, with their names.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -7,26 +7,26 @@ use utoipa::ToSchema;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum NodeState {
-    /// It does not answer its checks: none.
+    /// It receives none: its health checks fail.
     Down,
-    /// Not checked yet: none.
+    /// It receives none: it was not checked yet.
     Joining,
-    /// It finishes its last requests and is then gone.
+    /// It finishes its last requests, and is then removed.
     Removing,
-    /// It finishes its last requests and gets no new ones.
+    /// It finishes its last requests, and receives no new ones.
     Draining,
-    /// It gets none, by the operator's wish.
+    /// It receives none, by order of an operator.
     Drained,
-    /// It gets its share.
+    /// It receives its share.
     Up,
 }
 
 impl NodeState {
-    /// Every state, the one that needs the operator most first.
+    /// All states, beginning with the one that most needs an operator's attention.
     pub const ALL: &'static [Self] =
         &[Self::Down, Self::Joining, Self::Removing, Self::Draining, Self::Drained, Self::Up];
 
-    /// The word for it.
+    /// Returns the state's name.
     pub fn word(self) -> &'static str {
         match self {
             Self::Down => "down",
@@ -38,7 +38,7 @@ impl NodeState {
         }
     }
 
-    /// The state that `word` names.
+    /// Returns the state named `word`.
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|state| state.word() == word)
     }

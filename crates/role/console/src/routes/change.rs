@@ -1,4 +1,4 @@
-//! Routes that change something. Each answers with the resulting state.
+//! Routes that change something. Each returns the resulting state.
 
 use std::sync::Arc;
 

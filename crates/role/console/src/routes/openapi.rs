@@ -9,10 +9,10 @@ use utoipa::{Modify, OpenApi};
 use super::{change, read, text};
 use crate::problem::{PROBLEM_JSON, Problem};
 
-/// The committed `docs/openapi.json`.
+/// Returns the contents of the committed `docs/openapi.json`.
 pub fn openapi_json() -> String {
-    // What cannot be written as JSON (a map whose keys are no strings) does not
-    // occur in these types; the test of the committed file would show it.
+    // The types contain nothing that JSON cannot express (such as a map whose keys are not
+    // strings); the test of the committed file would detect it.
     let json = Api::openapi().to_pretty_json().unwrap_or_default();
     json + "\n"
 }
@@ -58,7 +58,7 @@ pub(crate) async fn openapi() -> Response {
 )]
 struct Api;
 
-/// What holds for every route: it may need a token and may be refused.
+/// Adds to every route that it may require a token, and may be refused.
 struct Everywhere;
 
 impl Modify for Everywhere {

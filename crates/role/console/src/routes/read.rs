@@ -151,7 +151,7 @@ pub(crate) async fn metrics(State(control): State<Shared>) -> Response {
     text(StatusCode::OK, METRICS_CONTENT_TYPE, control.metrics_text())
 }
 
-/// Whether the process takes requests: for balancers in front of it.
+/// Returns whether the process accepts requests, for load balancers in front of it.
 pub(crate) async fn healthz(State(control): State<Shared>) -> Response {
     match control.status().draining {
         false => "ok\n".into_response(),

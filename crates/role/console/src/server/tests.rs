@@ -1,5 +1,5 @@
-//! Slow clients. Each test enables one limit alone and makes the other unlimited, so that only this
-//! one can end a connection.
+//! Slow clients. Each test enables one limit only and disables the others, so that only this one
+//! can end a connection.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use axum::body::Bytes;
@@ -13,7 +13,7 @@ const PIPE_BYTES: usize = 1024;
 const ENDLESS: Duration = Duration::from_secs(3600);
 const SHORT: Duration = Duration::from_millis(20);
 
-/// A connection to a server whose one route gives back the body.
+/// A connection to a server whose only route returns the body.
 fn connect(patience: Patience) -> DuplexStream {
     let router = Router::new().route("/", post(|body: Bytes| async { body }));
     let (ours, theirs) = duplex(PIPE_BYTES);
@@ -52,7 +52,7 @@ async fn untaken() {
     let mut stream = connect(Patience { head: ENDLESS, connection: SHORT });
     let body = "x".repeat(8 * PIPE_BYTES);
     let head = format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n", body.len());
-    // Nothing is read, so the pipe stays full until the server lets go of it.
+    // Nothing is read, so the pipe stays full until the server closes it.
     let all = head + &body + &"x".repeat(64 * PIPE_BYTES);
     assert!(stream.write_all(all.as_bytes()).await.is_err());
 }

@@ -1,4 +1,4 @@
-//! What the API answers, to people and to nonsense.
+//! Responses of the API to valid requests and to malformed ones.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -228,7 +228,7 @@ fn connections_at_rest_make_room_and_other_doors_stay_open() {
         assert_eq!(String::from_utf8_lossy(&reply), "HTTP/1.1 200");
         held.push(stream);
     }
-    // The oldest are closed, long before they would be for being at rest.
+    // The oldest connections are closed, long before their idle timeout.
     for stream in &mut held[..PLACES] {
         stream.set_read_timeout(Some(std::time::Duration::from_secs(5))).unwrap();
         let mut rest = Vec::new();
@@ -246,7 +246,7 @@ fn requests_that_never_end_leave_room_for_others() {
     let at = Under::test(None);
     let held = (0..HALF_SENT).map(|_| {
         let mut stream = std::net::TcpStream::connect(at.api()).unwrap();
-        // Those that are over are closed, the oldest first.
+        // Idle connections beyond the limit are closed, oldest first.
         let _ = stream.write_all(b"GET /api/v1/st");
         stream
     });
@@ -264,7 +264,7 @@ fn the_socket_is_for_owner_and_group_and_goes_with_the_console() {
     let socket = at.socket();
     at.handle.stop();
     assert!(!socket.exists());
-    // Of an address that nobody else is given meanwhile.
+    // No other program is assigned this address meanwhile.
     let reserved = TcpSocket::new_v4().unwrap();
     reserved.set_reuseaddr(true).unwrap();
     reserved.bind(([127, 0, 0, 1], 0).into()).unwrap();

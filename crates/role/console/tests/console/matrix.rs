@@ -1,9 +1,8 @@
-//! Every route that the API's description has, at every door, with every way
-//! to be a stranger.
+//! Every route in the API's description, on every listener, with every kind of unauthorised client.
 
 use crate::common::{Reply, TOKEN, Under, over_socket, over_tcp, request};
 
-/// Method and target of each route, names filled in, with a body that fits.
+/// Method and target of each route, with names filled in and a valid body.
 fn routes() -> Vec<(String, String, &'static str)> {
     let api: serde_json::Value = serde_json::from_str(&skep_console::openapi_json()).unwrap();
     let mut routes = Vec::new();
@@ -39,8 +38,8 @@ struct Stranger {
     token: Option<&'static str>,
     host: &'static str,
     origin: Option<&'static str>,
-    /// Status with a token configured and without, for reads and for writes;
-    /// 200 stands for "passes".
+    /// Status with a configured token and without, for reads and for writes; 200 means that the
+    /// request passes.
     with_token: [u16; 2],
     without: [u16; 2],
 }
@@ -106,7 +105,7 @@ impl Stranger {
     }
 }
 
-/// Whether a route itself answered: a node that exists is a conflict to add.
+/// Whether the route itself responded: adding an existing node is a conflict.
 fn passed(reply: &Reply) -> bool {
     matches!(reply.status, 200 | 409)
 }

@@ -1,4 +1,4 @@
-//! A worker's handler: answers one service's requests, in the service's dispatch mode.
+//! A worker's handler: answers one service's requests in the dispatch mode of the service.
 
 use std::cell::RefCell;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -40,7 +40,8 @@ impl DispatcherHandler {
         self.context.counters()
     }
 
-    /// Looks at the settings in force: without counting a reference, for which workers would contend.
+    /// Calls `look` with the settings in force, without counting a reference, for which workers would
+    /// contend.
     pub(crate) fn with_settings<R>(&self, look: impl FnOnce(&DispatchSettings) -> R) -> R {
         look(self.settings.borrow_mut().load())
     }
@@ -98,7 +99,7 @@ impl Handler for DispatcherHandler {
                 self.redirect(request, reply.client(), &mut reply);
                 Ok(())
             }
-            // Whose service is steered since a reload: proxied until the restart.
+            // The service is steered since a reload: its requests are proxied until the restart.
             DispatchMode::Proxy | DispatchMode::Direct | DispatchMode::Handoff => {
                 self.proxy(request, exchange).await
             }
@@ -106,14 +107,14 @@ impl Handler for DispatcherHandler {
     }
 }
 
-/// Whether clients do not follow a redirect of `request`: browsers do not at the handshake of a
-/// WebSocket (RFC 6455 4.1 leaves it to them, the Fetch standard forbids it).
+/// Whether clients would not follow a redirect of `request`: browsers do not during the handshake of
+/// a WebSocket (RFC 6455 4.1 leaves it to them, the Fetch standard forbids it).
 fn must_be_proxied(request: &RequestHead<'_, '_>, client: SocketAddr) -> bool {
     upgrade_of(request, &forward(client, Claims::Replace)).is_some()
 }
 
-/// The head of a request of a client on this machine, as a dispatcher that proxies passes it on to a
-/// node.
+/// The head of a request of a client on this machine, in the form in which a proxying dispatcher
+/// sends it to a node.
 pub fn forwarded_head(request: &RequestHead<'_, '_>) -> Vec<u8> {
     let mut head = Vec::new();
     let client = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
@@ -121,7 +122,7 @@ pub fn forwarded_head(request: &RequestHead<'_, '_>) -> Vec<u8> {
     head
 }
 
-/// How requests of `client` are passed on.
+/// How requests of `client` are forwarded.
 fn forward(client: SocketAddr, claims: Claims) -> Forward<'static> {
     Forward {
         client: client.ip(),

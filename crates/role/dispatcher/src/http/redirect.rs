@@ -1,6 +1,6 @@
 //! `redirect` mode: redirects the client to a node.
 //!
-//! Allocates nothing. The target is sent as received; the parser rejects any byte that could end a
+//! Allocates nothing. The target is sent as received; the parser rejects bytes that could end a
 //! line.
 
 use std::net::SocketAddr;
@@ -45,8 +45,8 @@ impl DispatcherHandler {
         reply.summary().node = Some(std::sync::Arc::clone(target.name()));
     }
 
-    /// As configured; but a client may turn other methods than these two into a GET when it
-    /// follows a 302 (RFC 9110 15.4.3).
+    /// The configured status; but when a client follows a 302, it may turn any method other than
+    /// these two into a GET (RFC 9110 15.4.3).
     fn redirect_status(&self, method: Method<'_>) -> u16 {
         match method {
             Method::Get | Method::Head => self.with_settings(|settings| settings.redirect_status),

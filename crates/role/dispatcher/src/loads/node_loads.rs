@@ -1,6 +1,6 @@
-//! The nodes' loads as this process receives them: in datagrams of their agents
-//! ([`LoadReceiver`](crate::LoadReceiver), or the heartbeats of direct dispatch), or from the node
-//! in the same process.
+//! The nodes' loads as received by this process: in datagrams of their agents
+//! ([`LoadReceiver`](crate::LoadReceiver), or the heartbeats of direct dispatch), or from the node in
+//! the same process.
 //!
 //! ```text
 //!   LoadReceiver, DirectLoop, own node --> NodeLoads <-- Dispatchers: input of policies
@@ -9,9 +9,9 @@
 //!                                          status, metrics
 //! ```
 //!
-//! Invariants: of one node's reports the latest counts, in whatever order they arrive; one that comes
-//! while another one is being written is dropped. A report costs
-//! the same whatever the number of services, and who brings it waits for nobody.
+//! Invariants: the latest report of a node is used, in whatever order they arrive; one that arrives
+//! while another is being written is dropped. The cost of a report does not depend on the number of
+//! services, and its writer never waits.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -31,7 +31,7 @@ use crate::service::Dispatcher;
 pub struct NodeLoads {
     interval_ms: u64,
     reports: Arc<NodeReports>,
-    /// They read the loads here, and nodes count for their A/B tests.
+    /// They read the loads here, and the counts of nodes are for their A/B tests.
     services: Vec<Weak<Dispatcher>>,
     taken: AtomicU64,
     late: AtomicU64,
@@ -44,7 +44,7 @@ pub struct NodeReport {
     pub name: Name,
     /// Its age, in milliseconds.
     pub age_ms: u64,
-    /// Whether it is too old to count.
+    /// Whether it is too old to be used.
     pub is_stale: bool,
     /// The reported load.
     pub load: NodeLoad,
@@ -52,15 +52,15 @@ pub struct NodeReport {
     pub rates: MeasuredRates,
 }
 
-/// The reports that have come since it was last asked.
+/// The reports received since the last call of [`Self::take`].
 pub struct NewReports {
     loads: Arc<NodeLoads>,
-    /// Versions of those that were given out.
+    /// Versions of the reports that were returned.
     given: HashMap<Name, u64>,
 }
 
 impl NodeLoads {
-    /// Starts empty. `dispatchers` read the loads here from now on.
+    /// Creates it empty. `dispatchers` read the loads here from now on.
     pub fn new(config: &Config, dispatchers: &[Arc<Dispatcher>]) -> Arc<Self> {
         let reports = Arc::<NodeReports>::default();
         reports.reload(&names(config));
@@ -76,7 +76,7 @@ impl NodeLoads {
     }
 
     /// Records a node's report from an authentic datagram that is not a replay; one that arrives
-    /// after a later one of the same node does not count. Without a stamp it is from the node of
+    /// after a later one of the same node is ignored. A report without a stamp is from the node of
     /// this process.
     pub fn hear(&self, name: &Name, stamp: Option<Stamp>, load: NodeLoad) {
         let outcome = match self.reports.hear(now(), name, stamp, &load) {
@@ -86,7 +86,8 @@ impl NodeLoads {
         outcome.fetch_add(1, Relaxed);
     }
 
-    /// A node has answered for these objects, for services whose responses are not seen here.
+    /// Records objects that a node has served, for services whose responses this process does not
+    /// see.
     pub fn hear_served(&self, served: ServedObjects) {
         self.reports.hear_served(&Arc::new(served));
     }
@@ -96,7 +97,7 @@ impl NodeLoads {
         self.reports.hear_rates(name, rates);
     }
 
-    /// A node has counted so much of an arm.
+    /// Records a node's counts of an arm.
     pub fn hear_arm_counts(&self, node: PeerId, counts: &ArmCounts) {
         let services = self.services.iter().filter_map(Weak::upgrade);
         let mut tests = services.filter_map(|it| it.group().comparison());
@@ -105,19 +106,19 @@ impl NodeLoads {
         }
     }
 
-    /// The A/B tests that nodes decide by.
+    /// The A/B tests in which nodes determine the arms.
     pub fn arms_of_nodes(&self) -> ArmsInForce {
         let services = self.services.iter().filter_map(Weak::upgrade);
         ArmsInForce { services: services.filter_map(|it| it.arms_of_nodes()).collect() }
     }
 
-    /// A node's heartbeats stopped: all services take it for down as soon as they look, without
-    /// waiting for checks.
+    /// Records that a node's heartbeats stopped: all services mark it as down the next time they
+    /// update, without waiting for checks.
     pub fn miss(&self, name: &Name) {
         self.reports.miss(name);
     }
 
-    /// The last report of each node, by their names.
+    /// The last report of each node, ordered by name.
     pub fn reports(&self) -> Vec<NodeReport> {
         let now = now();
         let listed = self.reports.listed().into_iter().map(|(name, _, heard)| {
@@ -130,18 +131,17 @@ impl NodeLoads {
         reports
     }
 
-    /// Reads what is new, for one reader.
+    /// Returns a reader of new reports.
     pub fn follow(self: &Arc<Self>) -> NewReports {
         NewReports { loads: Arc::clone(self), given: HashMap::new() }
     }
 
-    /// Counts a datagram that is no load, or from a machine that is no node.
+    /// Counts a datagram that is not a load, or whose sender is not a node.
     pub fn ignore(&self) {
         self.unknown_node.fetch_add(1, Relaxed);
     }
 
-    /// Reports by outcome: those that count, those that arrived after a later one, and those that
-    /// were ignored.
+    /// Number of reports by outcome: recorded, late (they arrived after a later one), and ignored.
     pub fn counts(&self) -> [(&'static str, u64); 3] {
         let of = |counter: &AtomicU64| counter.load(Relaxed);
         [
@@ -151,14 +151,14 @@ impl NodeLoads {
         ]
     }
 
-    /// Forgets the nodes that a new config does not have.
+    /// Removes the nodes that a new config does not contain.
     pub fn reload(&self, config: &Config) {
         self.reports.reload(&names(config));
     }
 }
 
 impl NewReports {
-    /// The reports since the last call: of each node the latest.
+    /// The reports since the last call: the latest of each node.
     pub fn take(&mut self) -> Vec<(Name, NodeLoad)> {
         let given = std::mem::take(&mut self.given);
         let mut new = Vec::new();

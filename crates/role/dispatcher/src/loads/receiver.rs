@@ -1,5 +1,5 @@
-//! Receives the loads of nodes where no heartbeats carry them: a socket, and a thread that waits
-//! for nothing else. On the same socket dispatchers tell each other of the clients of A/B tests.
+//! Receives the loads of nodes if no heartbeats carry them: a socket, and a thread that waits only for it.
+//! Dispatchers use the same socket to exchange the clients of A/B tests.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -23,7 +23,7 @@ use crate::limits::LOAD_RECEIVER_WAIT_MS;
 use crate::loads::node_loads::NodeLoads;
 use crate::service::Dispatcher;
 
-/// Receives the load reports of nodes, on a thread of its own, until it is dropped.
+/// Receives the load reports of nodes, on its own thread, until it is dropped.
 pub struct LoadReceiver {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -46,9 +46,9 @@ pub enum LoadReceiverError {
 }
 
 struct Shared {
-    /// The nodes to receive from, replaced by a reload.
+    /// The nodes from which reports are accepted; replaced by a reload.
     nodes: ArcSwap<Nodes>,
-    /// The services whose A/B tests are told of to the other dispatchers.
+    /// The services whose A/B tests are shared with the other dispatchers.
     services: Vec<Arc<Dispatcher>>,
     stop: AtomicBool,
 }
@@ -60,7 +60,7 @@ impl LoadReceiver {
     /// Starts to listen at the address of the dispatcher `name`.
     ///
     /// # Errors
-    /// If it has none, or the address cannot be bound.
+    /// The dispatcher has no address, or it cannot be bound.
     pub fn start(
         config: &Config,
         name: &str,
@@ -87,7 +87,7 @@ impl LoadReceiver {
             stop: AtomicBool::new(false),
         });
         let (heard, loads) = (Arc::clone(&shared), Arc::clone(loads));
-        // Loads that wait behind work would be stale just when they matter.
+        // Loads that wait behind other work would be stale when they matter most.
         spawn_heartbeat_thread("skep-load-recv", move |priority| {
             tracing::debug!("load reports are received with {priority}");
             listen(socket, &heard, &loads, &others);
@@ -96,18 +96,18 @@ impl LoadReceiver {
         Ok(Self { address, shared, counts, waker })
     }
 
-    /// Where it listens.
+    /// The address on which it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Receives from the nodes of a new config.
+    /// Accepts reports of the nodes of a new config.
     pub fn reload(&self, config: &Config) {
         self.shared.nodes.store(Arc::new(nodes(config)));
         self.waker.wake();
     }
 
-    /// Datagrams in, out and refused.
+    /// Datagrams received, sent and refused.
     pub fn datagrams(&self) -> &Counts {
         &self.counts
     }
@@ -143,7 +143,7 @@ fn listen(mut socket: Socket, shared: &Shared, loads: &NodeLoads, others: &[Peer
                 (_, Message::ArmClients(told)) if others.contains(&from) => {
                     let tests = shared.services.iter().filter_map(|it| it.group().comparison());
                     for test in tests {
-                        // One that is not of this test says nothing.
+                        // Clients of another test are ignored.
                         test.hear(now(), from, &told);
                     }
                 }
@@ -158,7 +158,8 @@ fn listen(mut socket: Socket, shared: &Shared, loads: &NodeLoads, others: &[Peer
     }
 }
 
-/// Tells the other dispatchers of the clients of A/B tests, if it is time. Returns the time to the next, in milliseconds.
+/// Sends the clients of A/B tests to the other dispatchers, if they are due. Returns the time until the next
+/// call, in milliseconds.
 fn tell_clients(socket: &mut Socket, shared: &Shared, others: &[PeerId], told_at: &mut Now) -> u64 {
     let tests = || shared.services.iter().filter_map(|it| it.group().comparison());
     if others.is_empty() || tests().next().is_none() {
@@ -176,7 +177,7 @@ fn tell_clients(socket: &mut Socket, shared: &Shared, others: &[PeerId], told_at
     TELL_MS
 }
 
-/// The other dispatchers that can be told of something.
+/// The other dispatchers that have an address.
 fn others(config: &Config, own: &str) -> Vec<(String, PeerId, SocketAddr)> {
     let others = config.dispatchers.iter().filter(|it| it.name != own);
     let other = |it: &DispatcherConfig| Some((it.name.clone(), PeerId::of(&it.name), it.address?));

@@ -120,18 +120,18 @@ fn a_reload_brings_in_what_the_file_says_anew() {
     rig.dispatcher.group().set_weight("n1", 5).unwrap();
     rig.dispatcher.group().add("x1", three, 3, None).unwrap();
     rig.dispatcher.group().drain("n2").unwrap();
-    // The file is about something else: what was done at run time stays.
+    // The file changes something else: run-time changes stay.
     reload(&[("n1", one), ("n2", two)], "policy = \"random\"\nnode_header = true");
     let status = rig.dispatcher.status();
     assert_eq!(status.policy, "power-of-two");
     assert_eq!(names(&rig), ["n1", "n2", "x1"]);
     assert_eq!((rig.node("n1").weight, rig.node("x1").source), (5, MemberSource::Api));
     assert!(rig.node("n2").state.starts_with("drain"));
-    // The file speaks of the same things: it is heard.
+    // The file changes the same settings: it takes precedence.
     reload(&[("n2", two)], "policy = \"round-robin\"");
     assert_eq!(rig.dispatcher.status().policy, "round-robin");
     assert_eq!(names(&rig), ["n2", "x1"], "n1 was idle and is gone");
-    // What was removed at run time stays away until the file drops it.
+    // A node removed at run time does not return until the file was without it.
     rig.dispatcher.group().remove("n2", 0).unwrap();
     reload(&[("n2", two)], "policy = \"round-robin\"");
     assert_eq!(names(&rig), ["x1"]);

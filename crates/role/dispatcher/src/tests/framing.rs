@@ -1,12 +1,12 @@
-//! Responses of every framing, cut at every byte, and responses with false framing.
+//! Responses of every framing, split at every byte, and responses with invalid framing.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 use super::rig::{FakeNode, Rig, fence, has, next, ok, seen};
 
-/// A node that sends `reply` in two writes, cut where the path says, and lets
-/// the dispatcher read the first before it sends the second.
+/// A node that sends `reply` in two writes, split where the path specifies, and lets the dispatcher
+/// read the first part before it sends the second.
 fn cutting(reply: &'static [u8]) -> (FakeNode, Arc<Mutex<Option<SocketAddr>>>) {
     let dispatcher: Arc<Mutex<Option<SocketAddr>>> = Arc::default();
     let known = Arc::clone(&dispatcher);
@@ -111,8 +111,8 @@ fn a_client_of_http_1_0_gets_no_chunks() {
 
 #[test]
 fn a_reply_cut_short_never_ends_cleanly() {
-    // What the node sends, whether the client speaks 1.0, and what must not be
-    // at the end of what the client got.
+    // The node's response, the client's version, and bytes that must not be at the end of what the
+    // client receives.
     let cases: &[(&[u8], &str)] = &[
         (b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\nhello", "1.1"),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n", "1.1"),
@@ -182,7 +182,7 @@ fn responses_that_two_readers_would_read_differently_are_a_502() {
         let Some((head, _)) = wire.request() else { return };
         let number: usize = head.split(' ').nth(1).unwrap()[1..].parse().unwrap();
         wire.send(cases[number]);
-        // What follows on that connection must find no reader.
+        // Nobody may read what follows on that connection.
         wire.send(ok("poison"));
         saw.send(wire.rest().0).unwrap();
     });

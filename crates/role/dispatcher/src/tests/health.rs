@@ -7,7 +7,7 @@ use super::rig::{FakeNode, Rig, config, field, next, ok, seen, wait_until};
 
 const BRISK: &str = "health.interval_ms = 250\nhealth.timeout_ms = 250\nhealth.fall = 2";
 
-/// Gives every check enough time: even on a busy machine, no verdict is a timeout.
+/// Gives every check enough time: even on a busy machine no check times out.
 const PATIENT: &str = "health.interval_ms = 5000\nhealth.timeout_ms = 5000\nhealth.fall = 1";
 
 fn rig(node: &FakeNode, service: &str) -> Rig {

@@ -1,4 +1,4 @@
-//! The nodes' load reports: those that are received, and those that must not count.
+//! The nodes' load reports: those that are recorded, and those that must be ignored.
 
 use std::net::UdpSocket;
 use std::sync::{Arc, Mutex};
@@ -21,7 +21,7 @@ struct Hearing {
     config: Config,
     dispatcher: Arc<Dispatcher>,
     loads: Arc<NodeLoads>,
-    /// The reports that the coordinator would read.
+    /// The reports in the form that the coordinator reads.
     new: NewReports,
     receiver: LoadReceiver,
     agents: Vec<Socket>,
@@ -50,8 +50,8 @@ impl Hearing {
         Self { config, dispatcher, loads, new, receiver, agents }
     }
 
-    /// Sends a node's report of the bytes that it has to send, until it is received: the first
-    /// datagrams only open the exchange.
+    /// Sends a node's report of its outstanding bytes until it is received: the first datagrams
+    /// only establish the exchange.
     fn tell(&mut self, place: usize, bytes: u64) {
         wait_until("the load was heard", || {
             send(&mut self.agents[place], bytes);
@@ -59,7 +59,7 @@ impl Hearing {
         });
     }
 
-    /// The reported load of a node: bytes that it has to send.
+    /// The reported load of a node: its outstanding bytes.
     fn bytes_of(&self, name: &str) -> Option<u64> {
         let reports = self.loads.reports();
         let report = reports.iter().find(|report| report.name.as_str() == name)?;
@@ -116,7 +116,7 @@ fn loads_are_heard_and_told_on() {
 #[test]
 fn what_is_forged_replayed_late_or_strange_changes_nothing() {
     let mut hearing = Hearing::new("redirect");
-    // Between the node and the dispatcher stands somebody who writes it all down.
+    // An attacker between the node and the dispatcher records all datagrams.
     let between = UdpSocket::bind("127.0.0.1:0").unwrap();
     let (tap, to) = (between.try_clone().unwrap(), hearing.receiver.address());
     let recorded = Arc::<Mutex<Vec<Vec<u8>>>>::default();
@@ -137,7 +137,7 @@ fn what_is_forged_replayed_late_or_strange_changes_nothing() {
 
     let attacker = UdpSocket::bind("127.0.0.1:0").unwrap();
     let refused = |reason| hearing.receiver.datagrams().refused(reason);
-    // What was sent more than once is through when what comes behind it is refused.
+    // All earlier datagrams have been processed when this one is refused.
     attacker.send_to(&[7], between.local_addr().unwrap()).unwrap();
     wait_until("the tap is empty", || refused(OpenError::Version) == 1);
     let mut recording = recorded.lock().unwrap().clone();
@@ -157,7 +157,7 @@ fn what_is_forged_replayed_late_or_strange_changes_nothing() {
             && refused(OpenError::BadTag) + refused(OpenError::TooShort) == 2 * count
             && refused(OpenError::Version) == 2
     });
-    // Who has the key, but is no node, never learns what it must echo.
+    // A machine with the key that is not a node never learns the value to echo.
     let mut stranger = socket("n3");
     stranger.set_peer("gate", to);
     let hellos = hearing.receiver.datagrams().hellos();
@@ -166,7 +166,7 @@ fn what_is_forged_replayed_late_or_strange_changes_nothing() {
         hearing.receiver.datagrams().hellos() > hellos + 3
     });
     assert_eq!(stranger.counts().live(), 0);
-    // A node that says something else.
+    // A node sends another message.
     let strange = Message::FlowsTaken(FlowsTaken { dump: 1, number: 1 });
     hearing.agents[0].send(PeerId::of("gate"), &strange).unwrap();
     wait_until("it is ignored", || hearing.count("unknown_node") == 1);
@@ -215,7 +215,7 @@ fn steered() -> (Arc<Dispatcher>, Arc<NodeLoads>) {
 fn who_brings_a_report_waits_for_no_service() {
     let (dispatcher, loads) = steered();
     let name = Name::new("n1").unwrap();
-    // As a worker does that loses the processor while it has the lock.
+    // Simulates a worker that is descheduled while it holds the lock.
     dispatcher.group().while_locked(|| loads.hear(&name, None, load(7)));
     assert_eq!(loads.reports()[0].load, load(7));
     dispatcher.group().pass_checks();

@@ -1,4 +1,4 @@
-//! Ordinary requests through the proxy: what the node receives, what the client receives, which
+//! Ordinary requests through the proxy: what the node receives, what the client receives, and which
 //! connections are reused.
 
 use std::io::Write;
@@ -107,7 +107,7 @@ fn a_sticky_policy_sees_host_and_path() {
     let mut names = std::collections::BTreeSet::new();
     for number in 0..32 {
         let name = of("example.org", &format!("/{number}/x"));
-        // Case, port and dots do not make another resource.
+        // Case, port and dots do not distinguish resources.
         assert_eq!(of("EXAMPLE.org:80", &format!("/{number}/./x")), name);
         names.insert(name);
     }
@@ -173,7 +173,7 @@ fn a_slow_reader_makes_the_node_wait() {
                     sent += n;
                     tries_without_progress = 0;
                 }
-                // The worker has had its turn and took nothing.
+                // The worker had its turn and took nothing.
                 Err(_) => {
                     fence(dispatcher);
                     tries_without_progress += 1;

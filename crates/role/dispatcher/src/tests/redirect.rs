@@ -39,7 +39,7 @@ fn path_and_query_go_along_as_they_came() {
 fn every_method_is_redirected_with_or_without_a_body() {
     let rig = rig("redirect_status = 302\nnode_header = true");
     let mut client = rig.client();
-    // A client may turn any other method than these into a GET when it follows a 302.
+    // When a client follows a 302, it may turn any method other than these into a GET.
     for (status, request) in [
         (302, "HEAD /x HTTP/1.1\r\nHost: example.org\r\n\r\n"),
         (

@@ -7,8 +7,8 @@ use super::rig::{Client, FakeNode, Rig, closed_port, config, ok};
 
 const POST: &str = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody";
 
-/// Answers the first request of each of the first `kept` connections, then
-/// reads one more and closes without a word.
+/// Answers the first request of each of the first `kept` connections, then reads another one and
+/// closes silently.
 fn forgetful(kept: usize, requests: &Arc<AtomicUsize>) -> FakeNode {
     let requests = Arc::clone(requests);
     FakeNode::new(move |number, mut wire| {
@@ -57,7 +57,7 @@ fn a_post_is_not_sent_twice() {
 #[test]
 fn a_post_on_a_connection_known_to_be_dead_is_sent_once() {
     let node = FakeNode::new(|_, mut wire| {
-        // One answer each, then gone, without a word of warning.
+        // One response per connection, then it closes without announcement.
         if wire.request().is_some() {
             wire.send(ok("one"));
         }
@@ -66,7 +66,7 @@ fn a_post_on_a_connection_known_to_be_dead_is_sent_once() {
     let mut client = rig.client();
     for _ in 0..20 {
         let reply = client.ask(POST);
-        // The close may cross the request: then nobody knows, and 502 it is.
+        // The close may cross the request: the outcome is then unknown, and the response is 502.
         assert!(matches!(reply.status, 200 | 502));
     }
     assert_eq!(rig.totals().upstream_retries, 0);

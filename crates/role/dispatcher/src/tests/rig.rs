@@ -21,10 +21,10 @@ use skep_proxy::MemberStatus;
 
 use crate::{Dispatcher, DispatcherHandler, register_metrics};
 
-/// How long anything may take before a test fails instead of hanging.
+/// Time after which a test fails instead of hanging.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A dispatcher that listens.
+/// A listening dispatcher.
 pub(super) struct Rig {
     pub(super) address: SocketAddr,
     pub(super) dispatcher: Arc<Dispatcher>,
@@ -33,8 +33,8 @@ pub(super) struct Rig {
 }
 
 impl Rig {
-    /// A dispatcher of `nodes`, all taken for healthy, whose service has the
-    /// further settings `service`.
+    /// A dispatcher of `nodes`, all considered healthy, whose service has the additional settings
+    /// `service`.
     pub(super) fn new(nodes: &[&FakeNode], service: &str) -> Self {
         let named: Vec<(String, SocketAddr)> = nodes
             .iter()
@@ -81,7 +81,7 @@ impl Rig {
         assert!(self.dispatcher.group().start_checks(&workers.handles()[0]));
     }
 
-    /// Every node that is not up passes a check.
+    /// Lets every node that is not up pass a check.
     pub(super) fn all_up(&self) {
         self.dispatcher.group().pass_checks();
     }
@@ -113,7 +113,7 @@ impl Drop for Rig {
     }
 }
 
-/// A config of a service `web` with these nodes and further settings.
+/// A config of a service `web` with these nodes and additional settings.
 pub(super) fn config(nodes: &[(String, SocketAddr)], service: &str) -> Config {
     let mut text = "[[dispatcher]]\nname = \"d1\"\n".to_owned();
     for (name, address) in nodes {
@@ -137,8 +137,8 @@ pub(super) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
 /// Settings under which a node is late at once, without effect on its health.
 pub(super) const BRIEF: &str = "response_timeout_ms = 1\nhealth.passive_failures_max = 1000";
 
-/// All that a client received of a reply that stalls after its head. The node may be too late even
-/// for the head; then the request is repeated.
+/// All bytes that a client received of a reply that stalls after its head. The node may be too late
+/// even for the head; then the request is repeated.
 pub(super) fn cut_short(rig: &Rig, request: &str) -> Vec<u8> {
     loop {
         let mut client = rig.client();
@@ -151,8 +151,8 @@ pub(super) fn cut_short(rig: &Rig, request: &str) -> Vec<u8> {
     }
 }
 
-/// Passes a request through the worker of the dispatcher at `address`. All that
-/// its sockets held before it has been read when this returns.
+/// Passes a request through the worker of the dispatcher at `address`. When this returns, the
+/// worker has read everything that its sockets held before.
 pub(super) fn fence(address: SocketAddr) {
     let reply = Client::connect(address).get("/fence");
     assert!(reply.status > 0);
@@ -165,14 +165,14 @@ pub(super) struct FakeNode {
     pub(super) connections: Arc<AtomicUsize>,
     is_closing: Arc<AtomicBool>,
     streams: Arc<Mutex<BTreeMap<usize, TcpStream>>>,
-    /// The address is its own, whether it listens or not.
+    /// Reserves the address, whether the node listens or not.
     reserved: TcpSocket,
     thread: Option<JoinHandle<()>>,
 }
 
 impl FakeNode {
-    /// Runs `script` for each connection; it gets the number of the connection,
-    /// from 0. Connections that ask for `/fence` answer by themselves.
+    /// Runs `script` for each connection, with the connection's number, from 0. Requests for
+    /// `/fence` are answered automatically.
     pub(super) fn new(script: impl Fn(usize, Wire) + Send + Sync + 'static) -> Self {
         Self::at("127.0.0.1:0".parse().unwrap(), script)
     }
@@ -202,7 +202,7 @@ impl FakeNode {
                 let (wire, script) = (Wire::new(stream), Arc::clone(&script));
                 std::thread::spawn(move || {
                     script(number, wire);
-                    // The last of its descriptors: now it is closed.
+                    // Its last descriptor: the connection is now closed.
                     kept.lock().unwrap().remove(&number);
                 });
             }
@@ -210,7 +210,7 @@ impl FakeNode {
         Self { address, connections, is_closing, streams, reserved, thread: Some(thread) }
     }
 
-    /// A node that answers each request with `respond(head, body)`, for ever.
+    /// A node that answers each request with `respond(head, body)`.
     pub(super) fn answering(
         respond: impl Fn(&str, &[u8]) -> Vec<u8> + Send + Sync + 'static,
     ) -> Self {
@@ -221,7 +221,7 @@ impl FakeNode {
         })
     }
 
-    /// A node that says its own name.
+    /// A node that answers with its own name.
     pub(super) fn named(name: &str) -> Self {
         let reply = ok(name);
         Self::answering(move |_, _| reply.clone())
@@ -231,7 +231,7 @@ impl FakeNode {
         self.connections.load(SeqCst)
     }
 
-    /// Ends as a crash would: nothing listens, connections break during requests.
+    /// Ends like a crash: nothing listens, and connections break during requests.
     pub(super) fn kill(mut self) {
         self.stop();
         for stream in self.streams.lock().unwrap().values() {
@@ -261,14 +261,14 @@ impl Drop for FakeNode {
     }
 }
 
-/// An address where nothing listens, for as long as the tests run: a socket that is bound and does
-/// not listen reserves it.
+/// An address on which nothing listens during the tests: it is reserved by a socket that is bound
+/// but does not listen.
 pub(super) fn closed_port() -> SocketAddr {
     let reserved = Box::leak(Box::new(reserve("127.0.0.1:0".parse().unwrap())));
     reserved.local_addr().unwrap()
 }
 
-/// Reserves an address; the tests may still listen there.
+/// Reserves an address; the tests may still listen on it.
 fn reserve(address: SocketAddr) -> TcpSocket {
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_reuseaddr(true).unwrap();
@@ -295,7 +295,7 @@ impl Wire {
         Self { stream, pending: Vec::new() }
     }
 
-    /// Sends all of it, unless the other side is gone.
+    /// Sends all of it; false if the other side has closed.
     pub(super) fn send(&mut self, bytes: impl AsRef<[u8]>) -> bool {
         self.stream.write_all(bytes.as_ref()).is_ok()
     }
@@ -313,7 +313,7 @@ impl Wire {
         }
     }
 
-    /// Up to and with `end`; `None` if the stream ends first.
+    /// Reads up to and including `end`; `None` if the stream ends before.
     pub(super) fn until(&mut self, end: &[u8]) -> Option<Vec<u8>> {
         loop {
             let found = self.pending.windows(end.len()).position(|window| window == end);
@@ -335,7 +335,7 @@ impl Wire {
         Some(self.pending.drain(..len).collect())
     }
 
-    /// A head as text, line ends and all.
+    /// Reads a head, as text including line ends.
     pub(super) fn head(&mut self) -> Option<String> {
         self.until(b"\r\n\r\n").map(|head| String::from_utf8(head).unwrap())
     }
@@ -368,7 +368,7 @@ impl Wire {
         }
     }
 
-    /// All bytes until the end of the stream; whether it was an orderly end.
+    /// Reads all bytes up to the end of the stream; returns whether the end was orderly.
     pub(super) fn rest(&mut self) -> (Vec<u8>, bool) {
         let mut all = std::mem::take(&mut self.pending);
         let mut buffer = [0; 64 * 1024];
@@ -401,7 +401,7 @@ pub(super) struct Client {
     raw: RawClient,
 }
 
-/// A reply, body decoded.
+/// A reply with its decoded body.
 #[derive(Debug)]
 pub(super) struct Reply {
     pub(super) status: u16,
@@ -418,7 +418,7 @@ impl Client {
         self.ask(&format!("GET {path} HTTP/1.1\r\nHost: example.org\r\n\r\n"))
     }
 
-    /// Sends `request` and reads its reply, which must be whole.
+    /// Sends `request` and reads its reply, which must be complete.
     pub(super) fn ask(&mut self, request: &str) -> Reply {
         assert!(self.send(request));
         self.reply_to(if request.starts_with("HEAD") { "HEAD" } else { "GET" })
@@ -438,18 +438,18 @@ impl Client {
         }
     }
 
-    /// Sends all of it, unless the other side is gone.
+    /// Sends all of it; false if the other side has closed.
     pub(super) fn send(&mut self, bytes: impl AsRef<[u8]>) -> bool {
         self.raw.try_send(bytes).is_ok()
     }
 
-    /// A head as text, line ends and all.
+    /// Reads a head, as text including line ends.
     pub(super) fn head(&mut self) -> Option<String> {
         let head = self.until(b"\r\n\r\n")?;
         Some(String::from_utf8(head).unwrap())
     }
 
-    /// Up to and with `end`; `None` if the stream ends first.
+    /// Reads up to and including `end`; `None` if the stream ends before.
     pub(super) fn until(&mut self, end: &[u8]) -> Option<Vec<u8>> {
         let found = |bytes: &[u8]| bytes.windows(end.len()).position(|window| window == end);
         unless_ended(self.raw.try_take(|bytes| found(bytes).map(|at| at + end.len())))
@@ -459,7 +459,7 @@ impl Client {
         unless_ended(self.raw.try_take(|bytes| (bytes.len() >= len).then_some(len)))
     }
 
-    /// All bytes until the end of the stream; whether it was an orderly end.
+    /// Reads all bytes up to the end of the stream; returns whether the end was orderly.
     pub(super) fn rest(&mut self) -> (Vec<u8>, bool) {
         let (bytes, ended) = self.raw.read_to_end();
         (bytes, unless_ended(ended).is_some())
@@ -470,7 +470,7 @@ impl Client {
     }
 }
 
-/// What came before the end of the stream, in whatever way it ended.
+/// The bytes received before the end of the stream, whether orderly or not.
 fn unless_ended<T>(came: Result<T, ClientError>) -> Option<T> {
     match came {
         Ok(it) => Some(it),
@@ -489,7 +489,7 @@ impl Reply {
     }
 }
 
-/// Value of a field of a head; the name in lower case.
+/// Value of a field of a head; `name` is in lower case.
 pub(super) fn field<'h>(head: &'h str, name: &str) -> Option<&'h str> {
     head.lines().skip(1).find_map(|line| {
         let (found, value) = line.split_once(':')?;

@@ -32,7 +32,7 @@ fn bytes_flow_both_ways_after_the_switch_and_not_before() {
         let address = dispatcher.lock().unwrap().unwrap();
         fence(address);
         saw.send((head, wire.has_bytes())).unwrap();
-        // The node's first frame comes together with its head.
+        // The node's first frame is sent together with its head.
         wire.send(SWITCHING.to_owned() + "hello ");
         echo(wire);
     });

@@ -1,4 +1,4 @@
-//! Request bodies: both framings, expectations, early answers.
+//! Request bodies: both framings, expectations, early responses.
 
 use std::io::Write;
 
@@ -65,7 +65,7 @@ fn a_client_that_waits_is_told_to_continue() {
     assert!(client.send(head));
     assert_eq!(client.head().unwrap(), "HTTP/1.1 100 Continue\r\n\r\n");
     assert_eq!(client.ask("hello").text(), "hello");
-    // Without a node there is nothing to continue for.
+    // Without a node the client must not be told to continue.
     rig.dispatcher.group().drain("n1").unwrap();
     let refused = rig.client().ask(head);
     assert_eq!(refused.status, 503);
@@ -86,7 +86,7 @@ fn an_early_answer_ends_the_upload() {
     let reply = client.ask(&(head.to_owned() + "the beginning"));
     assert_eq!((reply.status, reply.text()), (413, "stop"));
     assert!(next(&ended) < 100_000_000, "the node's connection was closed, not reused");
-    // The rest of the body is not taken for a request.
+    // The rest of the body is not parsed as a request.
     assert!(client.send("GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n"));
     drop(client);
     assert_eq!(rig.totals().upstream_requests, 1);
@@ -97,7 +97,7 @@ fn an_answer_may_begin_before_the_body_has_ended() {
     let node = FakeNode::new(|_, mut wire| {
         let Some(_) = wire.head() else { return };
         wire.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
-        // Each byte of the body comes back before the next is sent.
+        // Each byte of the body is returned before the next one is sent.
         for _ in 0..5 {
             let byte = wire.exactly(1).unwrap();
             wire.send([b"1\r\n", &byte[..], b"\r\n"].concat());
@@ -134,7 +134,7 @@ fn a_client_that_sent_its_body_in_time_waits_for_its_node_as_long_as_that_takes(
     assert_eq!(next(&all_there), b"body");
     assert!(client.send("!"));
     assert_eq!(next(&all_there), b"!");
-    // More than a body has, and less than a node.
+    // Longer than the limit for a body, and shorter than that for a node.
     let (passed, is_later) = seen();
     rig.workers.as_ref().unwrap().handles()[0].run(move |worker| {
         worker.deadlines().sweep(worker.now_ms() + 10_000);
@@ -166,7 +166,7 @@ fn a_node_that_takes_no_more_may_still_say_why() {
     let node = FakeNode::new(|_, mut wire| {
         let Some(_) = wire.head() else { return };
         wire.send(b"HTTP/1.1 403 Forbidden\r\nConnection: close\r\nContent-Length: 2\r\n\r\nno");
-        // Closes with unread bytes: a reset for a client that goes on sending.
+        // Closes with unread bytes: a client that continues to send gets a reset.
     });
     let rig = Rig::new(&[&node], "");
     let mut client = rig.client();
@@ -196,7 +196,7 @@ fn a_slow_node_makes_the_client_wait() {
     });
     let rig = Rig::new(&[&node], "");
     let mut client = rig.client();
-    // Made before the head goes: from then on the client has a rate to keep.
+    // Created before the head is sent: from then on the client's rate is measured.
     let body: Vec<u8> = (0..BODY_BYTES).map(|at| (at % 251) as u8).collect();
     let head = format!("PUT /big HTTP/1.1\r\nHost: a\r\nContent-Length: {BODY_BYTES}\r\n\r\n");
     assert!(client.send(head));
@@ -208,7 +208,7 @@ fn a_slow_node_makes_the_client_wait() {
                 sent += n;
                 tries_without_progress = 0;
             }
-            // The worker has had its turn and took nothing.
+            // The worker had its turn and took nothing.
             Err(_) => {
                 fence(rig.address);
                 tries_without_progress += 1;

@@ -1,4 +1,4 @@
-//! Who is chosen, by tables and digests as dispatchers make them.
+//! Selections by tables and digests in the form in which dispatchers send them.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::collections::BTreeSet;
@@ -24,7 +24,7 @@ fn name(node: u16) -> String {
     format!("node-{node}")
 }
 
-/// A table of [`NODES`] nodes, of which these take new connections.
+/// A table of [`NODES`] nodes, of which `members` take new connections.
 fn table(policy: &str, members: &[u16]) -> Table {
     let node = |index| TableNode {
         index,
@@ -81,7 +81,7 @@ impl Scene {
         Chooser::new(name(node).into(), &self.nodes, vec![vip()], node.into())
     }
 
-    /// A digest by which this node has so many requests, and the others none.
+    /// Publishes a digest in which this node has `requests`, and the others none.
     fn busy(&self, node: NodeIndex, requests: u32) {
         let work = |index| NodeWork {
             node: index,
@@ -94,7 +94,7 @@ impl Scene {
     }
 }
 
-/// The node to move a connection to; `None`: it stays.
+/// The node to which a connection moves; `None`: it stays.
 fn choose(chooser: &mut Chooser, target: &str, now: Now) -> Option<NodeIndex> {
     let head = format!("GET {target} HTTP/1.1\r\nHost: Example.ORG\r\n\r\n");
     let mut slots = FieldSlots::new();
@@ -205,7 +205,7 @@ fn a_client_has_the_same_arm_at_all_nodes_and_strays_only_when_its_group_is_gone
         assert!((0..4).all(|n| pick(client, n % 2) / 2 == arm), "{client}");
     }
     assert!(sizes.iter().all(|clients| *clients > 30), "{sizes:?}");
-    // The second group is gone, then the test.
+    // The second group is removed, then the test.
     scene.nodes.table.store(Arc::new(table("round-robin", &[0, 1])));
     assert!((0..100).all(|client| pick(client, 0) < 2));
     scene.nodes.table.store(Arc::new(table("round-robin", &[0, 1, 2, 3])));

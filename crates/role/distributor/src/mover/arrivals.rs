@@ -1,4 +1,4 @@
-//! Connections of other nodes on their way to the workers that answer them.
+//! Connections from other nodes, on their way to the workers that answer them.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 
 use crate::limits::ARRIVALS_WAITING_MAX;
 
-/// A connection that another node has given to this one.
+/// A connection that another node has handed off to this one.
 pub struct ArrivedConnection {
     pub(crate) socket: OwnedFd,
     pub(crate) client: SocketAddr,
@@ -21,13 +21,13 @@ pub struct ArrivedConnection {
 /// The connections for one worker.
 pub struct ArrivalQueue(mpsc::Receiver<ArrivedConnection>);
 
-/// The same for all workers, in turn.
+/// The queues of all workers, used in turn.
 pub(super) struct WorkerQueues {
     queues: Vec<mpsc::Sender<ArrivedConnection>>,
     next: usize,
 }
 
-/// Queues for so many workers.
+/// Creates queues for a number of workers.
 pub(super) fn queues(workers: usize) -> (WorkerQueues, Vec<ArrivalQueue>) {
     let pairs = (0..workers).map(|_| mpsc::channel(ARRIVALS_WAITING_MAX));
     let (queues, receivers): (Vec<_>, Vec<_>) = pairs.unzip();
@@ -35,7 +35,7 @@ pub(super) fn queues(workers: usize) -> (WorkerQueues, Vec<ArrivalQueue>) {
 }
 
 impl WorkerQueues {
-    /// Gives a connection to the next worker that has room; `Err`: none has.
+    /// Passes a connection to the next worker with room; `Err`: none has.
     pub(super) fn give(&mut self, connection: ArrivedConnection) -> Result<(), ArrivedConnection> {
         let mut connection = connection;
         for _ in 0..self.queues.len() {
@@ -58,7 +58,7 @@ impl ArrivalQueue {
                 Ok(conn) => {
                     tokio::task::spawn_local(Rc::clone(&engine).take_over(conn, arrival));
                 }
-                // It is closed, which the client sees.
+                // The connection is closed, which the client notices.
                 Err(error) => tracing::warn!(%error, %client, "a received connection was lost"),
             }
         }

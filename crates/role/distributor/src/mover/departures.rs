@@ -1,4 +1,4 @@
-//! Connections that are leaving, by the handoffs they are in.
+//! Connections that leave this node, by the id of their handoff.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 use super::{Moving, Outcome};
 use crate::counters::{HandoffTimings, MoveStep};
 
-/// One of them.
+/// A connection that leaves.
 struct DepartingConnection {
     /// `None` once its [socket is closed](Departures::close_socket).
     at_worker: Option<WorkerSide>,
@@ -23,26 +23,26 @@ struct DepartingConnection {
     moves: u8,
     accepted_by: NodeIndex,
     to: NodeIndex,
-    /// When its worker has asked for it.
+    /// Time of its worker's request.
     since: Instant,
-    /// When its freeze was ordered.
+    /// Time at which its freeze was ordered.
     frozen_at: Instant,
-    /// When the last step has ended.
+    /// Time at which the last step ended.
     step_at: Instant,
 }
 
-/// A connection that its worker has, too.
+/// The worker's side of a connection.
 struct WorkerSide {
     socket: Arc<OwnedFd>,
     done: oneshot::Sender<Outcome>,
 }
 
-/// All of them.
+/// All leaving connections.
 #[derive(Default)]
 pub(super) struct Departures(HashMap<HandoffId, DepartingConnection>);
 
 impl Departures {
-    /// `own` is this node.
+    /// Adds a connection; `own` is this node's index.
     pub(super) fn begin(
         &mut self,
         id: HandoffId,
@@ -69,8 +69,8 @@ impl Departures {
         self.0.get(&id)?.at_worker.as_ref().map(|it| &it.socket)
     }
 
-    /// The descriptor is closed, in repair mode, and that of the worker is about to be: what was read of the connection
-    /// is all that there is of it.
+    /// Closes the descriptor, in repair mode, and lets the worker close its own: only the state that was read
+    /// is then left of the connection.
     pub(super) fn close_socket(&mut self, id: HandoffId) {
         if let Some(it) = self.0.get_mut(&id).and_then(|connection| connection.at_worker.take()) {
             let _ = it.done.send(Outcome::Gone);
@@ -81,7 +81,7 @@ impl Departures {
         self.0.get(&id).is_some_and(|connection| connection.at_worker.is_none())
     }
 
-    /// A step of a move has ended.
+    /// Records the end of a step of a move.
     pub(super) fn lap(&mut self, id: HandoffId, step: MoveStep, times: &HandoffTimings) {
         if let Some(connection) = self.0.get_mut(&id) {
             times.lap(step, &mut connection.step_at);
@@ -93,10 +93,10 @@ impl Departures {
         }
     }
 
-    /// What travels of a connection that is frozen now.
+    /// Returns the state of a frozen connection that is sent to the receiver.
     ///
     /// # Errors
-    /// It cannot travel.
+    /// The connection cannot be moved.
     pub(super) fn read(&mut self, id: HandoffId) -> Result<HandoffInfo, StayCause> {
         let connection = self.0.get_mut(&id).ok_or(StayCause::Unsuitable)?;
         let left = HANDOFF_QUEUE_BYTES_MAX.checked_sub(connection.received.len());
@@ -108,15 +108,15 @@ impl Departures {
         })?;
         Ok(HandoffInfo {
             tcp,
-            // It is kept, too: the connection may stay.
+            // Cloned, since the connection may stay.
             read_ahead: connection.received.clone(),
             moves: connection.moves,
             accepted_by: connection.accepted_by,
         })
     }
 
-    /// The descriptor is not needed any more: in repair mode it closes without a packet, once its worker
-    /// has closed its own.
+    /// Drops the descriptor: it is closed in repair mode, without a packet, once its worker has closed its
+    /// own.
     pub(super) fn end(&mut self, id: HandoffId, outcome: Outcome) -> Option<DepartedConnection> {
         let DepartingConnection { at_worker, since, to, moves, .. } = self.0.remove(&id)?;
         if let Some(WorkerSide { socket, done }) = at_worker {
@@ -131,8 +131,8 @@ impl Departures {
 /// A connection whose handoff has ended.
 pub(super) struct DepartedConnection {
     pub(super) to: NodeIndex,
-    /// How often it has moved.
+    /// Number of times that it has moved.
     pub(super) moves: u8,
-    /// When its worker has asked for it.
+    /// Time of its worker's request.
     pub(super) since: Instant,
 }

@@ -1,4 +1,4 @@
-//! Connections that are coming, by the handoffs they are in.
+//! Connections that arrive at this node, by the key of their offer.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -16,7 +16,7 @@ use skep_wire::table::Table;
 use super::arrivals::{ArrivedConnection, WorkerQueues};
 use crate::counters::{HandoffTimings, MoveStep};
 
-/// All of them.
+/// All arriving connections.
 pub(super) struct Incoming {
     connections: HashMap<OfferKey, IncomingConnection>,
     admission: Arc<Admission>,
@@ -27,9 +27,9 @@ struct IncomingConnection {
     info: HandoffInfo,
     accepted_by: Arc<str>,
     permit: Permit,
-    /// Once it is created.
+    /// `None` until it is created.
     socket: Option<Arc<OwnedFd>>,
-    /// When the last step has ended.
+    /// Time at which the last step ended.
     step_at: Instant,
 }
 
@@ -38,7 +38,7 @@ impl Incoming {
         Self { connections: HashMap::new(), admission, workers }
     }
 
-    /// Takes note of a connection whose socket is to be created; false: there is no room for it.
+    /// Records a connection whose socket is about to be created; false: there is no room for it.
     pub(super) fn admit(
         &mut self,
         key: OfferKey,
@@ -76,7 +76,7 @@ impl Incoming {
         }
     }
 
-    /// A step of a move has ended.
+    /// Records the end of a step of a move.
     pub(super) fn lap(&mut self, key: OfferKey, step: MoveStep, times: &HandoffTimings) {
         if let Some(connection) = self.connections.get_mut(&key) {
             times.lap(step, &mut connection.step_at);
@@ -87,18 +87,18 @@ impl Incoming {
         self.connections.get(&key)?.socket.as_ref()
     }
 
-    /// Closes the socket, in repair mode: another one is to be created.
+    /// Closes the socket, in repair mode, so that another one can be created.
     pub(super) fn close_socket(&mut self, key: OfferKey) {
         if let Some(connection) = self.connections.get_mut(&key) {
             connection.socket = None;
         }
     }
 
-    /// It is this node's: a worker answers its request.
+    /// Passes the connection to a worker, which answers its request: it now belongs to this node.
     pub(super) fn serve(&mut self, key: OfferKey, client: SocketAddr) {
         let Some(connection) = self.connections.remove(&key) else { return };
         let IncomingConnection { info, accepted_by, permit, socket, .. } = connection;
-        // Nobody else has it: the order that it went with is done.
+        // The only reference: the order that had another one is done.
         let Some(socket) = socket.and_then(Arc::into_inner) else { return };
         let arrival = Arrival { received: info.read_ahead, moves: info.moves, accepted_by };
         let arrived = ArrivedConnection { socket, client, permit, arrival };
@@ -159,12 +159,13 @@ mod tests {
             donor: PeerId::of("comb-2"),
             id: HandoffId { incarnation: 1, number },
         };
-        // Netguard has refused it.
+        // Netguard refuses to create the socket.
         assert!(incoming.admit(key(1), &id, info(), &table));
         assert!(!incoming.admit(key(2), &id, info(), &table), "there is one place");
         assert_eq!(incoming.restore(key(1), &id, None), Preparation::NotCreated);
         incoming.drop(key(1));
-        // The kernel has: its socket is no connection's. Its end is asked for.
+        // The kernel refuses the restore, as the socket is not a connection. The socket must be
+        // reset.
         assert!(incoming.admit(key(3), &id, info(), &table));
         let socket = TcpListener::bind("127.0.0.1:0").unwrap().into();
         assert_eq!(incoming.restore(key(3), &id, Some(socket)), Preparation::NotRestored);

@@ -18,38 +18,38 @@ use tokio::sync::{mpsc, oneshot};
 pub use arrivals::{ArrivalQueue, ArrivedConnection};
 pub use thread::{Mover, MoverParts};
 
-/// A connection that is to move.
+/// A connection to be moved.
 pub(crate) struct Moving {
     /// A copy of its descriptor.
     pub(crate) socket: OwnedFd,
     pub(crate) id: SocketId,
-    /// Bytes that were read of it and not answered.
+    /// Bytes that were read from it and not answered.
     pub(crate) received: Vec<u8>,
-    /// How often it has moved, this time included.
+    /// Number of times that it has moved, including this one.
     pub(crate) moves: u8,
     /// The node that accepted it; `None`: this one.
     pub(crate) accepted_by: Option<NodeIndex>,
     pub(crate) to: NodeIndex,
-    /// When its worker has asked for it.
+    /// Time of its worker's request.
     pub(crate) since: Instant,
 }
 
-/// What became of it.
+/// The outcome of a move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// It is another node's, or was closed: it is not to be used any more.
+    /// It belongs to another node, or was closed: it must not be used any more.
     Gone,
-    /// It is as it was.
+    /// It is unchanged.
     Kept,
 }
 
-/// Gives connections to the mover; for any worker.
+/// Passes connections to the mover; for any worker.
 #[derive(Clone)]
 pub(crate) struct MoverHandle {
     commands: mpsc::Sender<Command>,
 }
 
-/// What workers ask of the mover, each with where the result goes.
+/// Requests of workers to the mover, each with the sender of the result.
 enum Command {
     Move(Moving, oneshot::Sender<Outcome>),
     Ask(SocketId, QueryKey, oneshot::Sender<Option<NodeIndex>>),
@@ -66,7 +66,8 @@ impl MoverHandle {
         outcome.await.unwrap_or(Outcome::Gone)
     }
 
-    /// Asks the active dispatcher who should answer a request. `None`: it says so, or says nothing in time.
+    /// Asks the active dispatcher which node should answer a request. `None`: this node, or no answer in
+    /// time.
     pub(crate) async fn ask(&self, id: SocketId, key: QueryKey) -> Option<NodeIndex> {
         let (done, decision) = oneshot::channel();
         self.commands.try_send(Command::Ask(id, key, done)).ok()?;

@@ -1,4 +1,4 @@
-//! Orders to netguard that were not given yet, or whose results have not come.
+//! Orders to netguard that were not sent yet, or whose results have not arrived.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
@@ -12,23 +12,24 @@ use skep_wire::handoff::guard::{BATCH_MAX, HandoffOrder};
 
 use crate::limits::LATER_MS_MAX;
 
-/// Who gave an order, and is told its result.
+/// The source of an order, which gets its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OrderSource {
     Donor(HandoffId),
     Receiver(OfferKey),
-    /// The result changes nothing.
+    /// The result is ignored.
     Nobody,
 }
 
-/// Orders of both roles, in their order.
+/// Orders of both roles, in order.
 pub(super) struct Orders {
     guard: HandoffGuard,
     waiting: VecDeque<(OrderSource, HandoffOrder, Option<Arc<OwnedFd>>)>,
-    /// Orders of nobody that go with others, or when the first of them has waited.
+    /// Orders without a source that are sent with others, or when the first of them has waited long
+    /// enough.
     later: Vec<HandoffOrder>,
     later_due: Option<Now>,
-    /// Those that were given, in the order of their results.
+    /// The orders sent, in the order of their results.
     given: VecDeque<(OrderSource, HandoffOrder)>,
 }
 
@@ -43,7 +44,7 @@ impl Orders {
         }
     }
 
-    /// Queues an order. `socket` goes with it, if it is of a kind that has one.
+    /// Queues an order, with `socket` if its kind requires one.
     pub(super) fn give(
         &mut self,
         source: OrderSource,
@@ -54,22 +55,22 @@ impl Orders {
         self.waiting.push_back((source, order, socket));
     }
 
-    /// Queues an order of nobody, without a descriptor, that may wait: it needs no wake-up of its own.
+    /// Queues an order without source and descriptor that may wait: it needs no wake-up of its own.
     pub(super) fn give_later(&mut self, now: Now, order: HandoffOrder) {
         self.later.push(order);
         self.later_due.get_or_insert(now.plus_ms(LATER_MS_MAX));
     }
 
-    /// When to call [`Self::flush`] at the latest.
+    /// The time at which to call [`Self::flush`] at the latest.
     pub(super) fn next_due(&self) -> Option<Now> {
         self.later_due
     }
 
-    /// Gives as many orders as netguard takes now.
+    /// Sends as many orders as netguard accepts now.
     pub(super) fn flush(&mut self, now: Now) -> Result<(), GuardError> {
         let is_due = self.later_due.is_some_and(|due| now >= due) || self.later.len() >= BATCH_MAX;
         if is_due || !self.waiting.is_empty() {
-            // First: a later order may be about the next connection with the same ends.
+            // Sent first: a later order may be about the next connection between the same addresses.
             for order in self.later.drain(..).rev() {
                 self.waiting.push_front((OrderSource::Nobody, order, None));
             }
@@ -97,7 +98,7 @@ impl Orders {
         self.guard.is_silent()
     }
 
-    /// The results that have come, after the guard was readable.
+    /// The results received, after the guard was readable.
     pub(super) fn results(
         &mut self,
     ) -> Result<Vec<(OrderSource, HandoffOrder, HandoffAnswer)>, GuardError> {

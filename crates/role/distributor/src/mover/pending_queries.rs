@@ -1,4 +1,5 @@
-//! Queries to the active dispatcher that are not answered yet, and who waits for the answers.
+//! Queries to the active dispatcher that are not answered yet, and the connections that wait for
+//! the answers.
 
 use std::collections::HashMap;
 
@@ -19,7 +20,7 @@ impl PendingQueries {
         Self { queries: DispatcherQueries::new(incarnation), waiting: HashMap::new() }
     }
 
-    /// The message that asks; `None`: too many queries wait, and this one has no answer.
+    /// The query to send; `None`: too many queries wait, and this one gets no answer.
     pub(super) fn ask(
         &mut self,
         now: Now,
@@ -32,14 +33,14 @@ impl PendingQueries {
         Some(message)
     }
 
-    /// A dispatcher has answered something.
+    /// Handles a message of a dispatcher.
     pub(super) fn heard(&mut self, message: &Lccp) {
         if let Some((number, node)) = self.queries.heard(message) {
             self.answer(number, node);
         }
     }
 
-    /// What is to be asked again. What was not answered in time is none.
+    /// The queries to repeat. A query that was not answered in time has the result `None`.
     pub(super) fn tick(&mut self, now: Now) -> Vec<Lccp> {
         let mut repeated = Vec::new();
         for outcome in self.queries.tick(now) {
@@ -57,7 +58,7 @@ impl PendingQueries {
 
     fn answer(&mut self, number: u64, node: Option<NodeIndex>) {
         if let Some(done) = self.waiting.remove(&number) {
-            // A connection that is gone wants no answer.
+            // The connection may be gone.
             let _ = done.send(node);
         }
     }

@@ -56,15 +56,15 @@ pub struct MoverParts {
     pub guard: HandoffGuard,
     pub lccp: LccpSocket,
     pub nodes: NodesView,
-    /// By a dispatcher's heartbeats: what it is called in LCCP.
+    /// Dispatchers' names in LCCP, by the sender of their heartbeats.
     pub dispatchers: HashMap<PeerId, PeerId>,
-    /// That of this process, whose heartbeats are not heard.
+    /// The dispatcher of this process, whose heartbeats are not received.
     pub own_dispatcher: Option<PeerId>,
-    /// Of clients: a connection that comes takes a place here.
+    /// Admission of clients: each arriving connection takes a slot.
     pub admission: Arc<Admission>,
-    /// Workers that answer the connections that come.
+    /// Number of workers that answer arriving connections.
     pub workers: usize,
-    /// How long another node has to take a connection.
+    /// Time for another node to accept a connection, in milliseconds.
     pub ready_timeout_ms: u64,
     /// Called when netguard has ended.
     pub on_guard_gone: Box<dyn Fn() + Send>,
@@ -108,17 +108,17 @@ struct MoverThread {
 struct Woken {
     /// Netguard has answered.
     by_answers: bool,
-    /// Other nodes have sent something.
+    /// Other nodes have sent messages.
     by_messages: bool,
-    /// Nobody asks for moves any more.
+    /// All handles of the mover were dropped.
     has_ended: bool,
 }
 
 impl Mover {
-    /// Starts the thread. The queues are those of the workers.
+    /// Starts the thread. The queues are for the workers.
     ///
     /// # Errors
-    /// The system's.
+    /// The system could not start the thread, or register the sockets.
     pub fn start(parts: MoverParts) -> io::Result<(Self, Vec<ArrivalQueue>)> {
         let (commands, receiver) = mpsc::channel(MOVES_WAITING_MAX);
         let (worker_queues, arrivals) = queues(parts.workers);
@@ -133,7 +133,7 @@ impl Mover {
                         let thread = MoverThread::new(parts, worker_queues, receiver, leaving);
                         thread.run(&ready, &pulse).await;
                     }
-                    // The process ends: other nodes would wait for this one in vain.
+                    // The process exits: otherwise other nodes would wait for this one in vain.
                     Err(error) => {
                         tracing::error!(%error, "connections cannot be moved");
                         (parts.on_guard_gone)();
@@ -144,7 +144,7 @@ impl Mover {
         Ok((Self { handle: MoverHandle { commands }, is_leaving }, arrivals))
     }
 
-    /// Takes no connections of other nodes from now on, as this one is about to stop.
+    /// Refuses connections of other nodes from now on, since this one is about to stop.
     pub fn leave(&self) {
         self.is_leaving.store(true, Ordering::Relaxed);
     }
@@ -205,7 +205,8 @@ impl MoverThread {
         }
     }
 
-    /// What was not begun stays with its worker. What was may be another node's: dropping it says so.
+    /// Moves that were not begun stay with their workers. One that was begun may belong to another node: its
+    /// dropped sender tells the worker so.
     fn keep_unbegun(&mut self) {
         self.commands.close();
         while let Ok(command) = self.commands.try_recv() {
@@ -215,7 +216,7 @@ impl MoverThread {
         }
     }
 
-    /// Waits until there is something to do, and begins what workers ask for.
+    /// Waits until there is something to do, and begins the moves that workers request.
     async fn wait(&mut self, [answers, messages]: &[Readiness; 2], has_more: bool) -> Woken {
         let wait = Duration::from_millis(self.next_due_ms().min(TURN_MS_MAX));
         let mut pause = pin!(tokio::time::sleep(wait));
@@ -226,8 +227,8 @@ impl MoverThread {
                 has_ended: false,
             };
             let mut is_asked = false;
-            // As many as may wait: however much comes, each turn is short, and the watchdog sees that this
-            // thread runs.
+            // At most as many as may wait: each turn is then bounded, and the watchdog sees that this thread
+            // runs.
             for _ in 0..MOVES_WAITING_MAX {
                 let Poll::Ready(command) = self.commands.poll_recv(context) else { break };
                 is_asked = true;
@@ -249,7 +250,7 @@ impl MoverThread {
         .await
     }
 
-    /// Takes what has come, and does what follows from it; true if more messages may be there.
+    /// Handles what has arrived; true if there may be more messages.
     fn turn(&mut self, woken: &Woken) -> Result<bool, GuardError> {
         self.follow_table();
         self.donor.raise_incarnation(self.lccp.incarnation());
@@ -323,7 +324,8 @@ impl MoverThread {
                 HandoffOrder::Create(socket_id) | HandoffOrder::Recreate(socket_id),
             ) => {
                 if result == HandoffResult::Created && socket.is_none() {
-                    // This process may open no more descriptors. The block is in nobody's handoff.
+                    // This process can open no more descriptors. The block belongs to no handoff and must be
+                    // removed.
                     self.orders.give(OrderSource::Nobody, HandoffOrder::Forget(*socket_id), None);
                 }
                 self.incoming.lap(key, MoveStep::Create, self.counters.times());
@@ -345,7 +347,7 @@ impl MoverThread {
 
     fn prepared(&mut self, key: OfferKey, prepared: Preparation) {
         if prepared == Preparation::NotCreated {
-            // There is nothing to be discarded, so that nobody asks for its end.
+            // Nothing was created that would have to be discarded.
             self.incoming.drop(key);
         }
         self.receiver.prepared(now(), key, prepared);
@@ -363,19 +365,19 @@ impl MoverThread {
         }
     }
 
-    /// Whether the time of a move is over.
+    /// Whether a deadline of a move has passed.
     fn is_due(&self) -> bool {
         let due = [self.donor.next_due(), self.receiver.next_due()];
         due.into_iter().flatten().any(|due| due <= now())
     }
 
-    /// Takes messages of other nodes, before the clock is looked at: a word that is here has come in time, however long
-    /// this thread did not run. False if no more are there.
+    /// Reads messages of other nodes before the clock is read: a message that is queued has arrived in time,
+    /// however long this thread did not run. False if the queue is empty.
     fn hear_queued(&mut self) -> bool {
         (0..HEARD_BATCHES_MAX).all(|_| self.hear())
     }
 
-    /// Takes a batch of them; false if no more are there.
+    /// Reads a batch of messages; false if the queue is empty.
     fn hear(&mut self) -> bool {
         let mut messages = std::mem::take(&mut self.messages);
         let received = self.lccp.receive(&mut messages);
@@ -401,12 +403,12 @@ impl MoverThread {
                 self.reports.heard(message);
                 self.queries.heard(message);
             }
-            // Of nodes to dispatchers.
+            // Sent by nodes to dispatchers only.
             Receptor::Dispatcher => self.counters.malformed(),
         }
     }
 
-    /// Does what the state machines ask for; false if there is nothing.
+    /// Executes the actions of the state machines; false if there are none.
     fn act(&mut self) -> bool {
         let donor: Vec<DonorAction> = self.donor.actions().collect();
         let receiver: Vec<ReceiverAction> = self.receiver.actions().collect();
@@ -469,7 +471,7 @@ impl MoverThread {
             }
             ReceiverAction::Reset(key, socket) => (key, HandoffOrder::Reset(socket)),
             ReceiverAction::Discard(key, socket) => {
-                // Closed in repair mode, before packets may come again.
+                // Closed in repair mode, before packets can arrive again.
                 self.incoming.drop(key);
                 return self.orders.give(OrderSource::Nobody, HandoffOrder::Forget(socket), None);
             }
@@ -484,18 +486,18 @@ impl MoverThread {
         if to == self.lccp.own() {
             return self.to_self.messages.push_back(message.clone());
         }
-        // What is lost is sent again, and a counter tells.
+        // A lost message is repeated, and a counter counts errors.
         let _ = self.lccp.send(to, &message.encode());
     }
 
-    /// What is lost is sent again, to the dispatcher that is active then.
+    /// A lost message is repeated, to the dispatcher that is active then.
     fn tell_dispatcher(&mut self, message: &Lccp) {
         if let Some(active) = self.active {
             self.send(active, message);
         }
     }
 
-    /// Tells the active dispatcher which flows have another node now.
+    /// Reports to the active dispatcher which flows have moved to another node.
     fn report(&mut self) {
         let heard = self.nodes.active.load().as_deref().copied();
         let active = match heard {
@@ -512,7 +514,7 @@ impl MoverThread {
         }
     }
 
-    /// Knows the nodes of a new table.
+    /// Takes over the nodes of a new table.
     fn follow_table(&mut self) {
         let table = self.table.load();
         if Arc::ptr_eq(table, &self.table_in_force) {
@@ -524,7 +526,7 @@ impl MoverThread {
             let address = self.nodes.agents.get(node.name.as_str()).copied();
             let usual = (node.address.ip(), AGENT_PORT).into();
             lccp.set_peer(node.name.as_str(), address.unwrap_or(usual));
-            // The first message after a start is not heard: better this one.
+            // The first message after a start is refused by its receiver: let it be this one.
             let _ = lccp.greet(node.name.peer());
         }
     }
@@ -534,7 +536,7 @@ impl MoverThread {
     }
 
     fn next_due_ms(&self) -> u64 {
-        // Reports wait until there is somebody to tell.
+        // Reports wait until there is an active dispatcher.
         let reports = self.active.and_then(|_| self.reports.next_due());
         let (donor, receiver) = (self.donor.next_due(), self.receiver.next_due());
         let (queries, orders) = (self.queries.next_due(), self.orders.next_due());

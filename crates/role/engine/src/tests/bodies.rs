@@ -13,14 +13,14 @@ use crate::limits::DRAIN_BYTES_MAX;
 /// A body that is a request.
 pub(super) const SMUGGLED: &[u8] = b"GET /quick:9 HTTP/1.1\r\nHost: smuggled\r\n\r\n";
 
-/// Lines of a request that asks first, and has [`SMUGGLED`] for a body.
+/// Lines of a request with `Expect`, and with [`SMUGGLED`] as its body.
 const EXPECT: &str = "Expect: 100-continue\r\nContent-Length: 41\r\n";
 const _: () = assert!(SMUGGLED.len() == 41);
 
 /// A request for a target, with a body.
 type Framing = fn(&str, &[u8]) -> Vec<u8>;
 
-/// What handlers do with a body, and whether all of it is read by them.
+/// What handlers do with a body, and whether they read all of it.
 const HANDLERS: [(&str, bool); 7] = [
     ("/quick:1", false),
     ("/reply:1", false),
@@ -69,7 +69,7 @@ fn what_came_in_one_piece_is_drained_too() {
         assert_eq!(client.reply().unwrap().field("Script"), Some(target));
         assert_eq!(client.reply().unwrap().field("Script"), Some("/quick:2"));
         rig.until_state(&client, "Resting");
-        // What came all at once a handler that reads any of it has read.
+        // A handler that reads any of a body that was received at once has read all of it.
         let is_read = is_read || target.contains("read");
         assert_eq!(rig.states(&client).contains(&"Draining".to_owned()), !is_read, "{target}");
         assert_eq!(rig.targets(), [target, "/quick:2"]);
@@ -102,7 +102,7 @@ fn a_client_that_asks_whether_to_send_its_body_is_told_and_then_no_more() {
     told.assert_closed();
     assert_eq!(rig.seen()[0].body, SMUGGLED);
 
-    // Not told, it may send it or not: who knows which of the two a request is?
+    // Without 100 a client may or may not send its body: the following bytes are ambiguous.
     let mut not_told = rig.client();
     not_told.send(head("POST", "/reply:2", EXPECT));
     let reply = not_told.head().unwrap();
@@ -205,7 +205,7 @@ fn a_body_that_ends_with_its_connection_is_400_if_it_is_read() {
     }
 }
 
-/// The end of a flush was once the end of the deadline that an upload had.
+/// The end of a flush once cleared the deadline of an upload.
 #[test]
 fn who_stops_sending_while_it_is_answered_is_cut_off() {
     let settings = EngineSettings { body_grace_ms: 300, ..EngineSettings::default() };
@@ -229,7 +229,7 @@ fn earlier_speed_earns_no_time_beyond_the_average() {
     };
     let rig = Rig::with(settings);
     let mut client = rig.client();
-    // What would earn hours.
+    // An amount that would allow hours of silence.
     let count = 10_000_000;
     client.send(head("POST", "/read/reply:1", &format!("Content-Length: {}\r\n", count + 1)));
     let piece = vec![b'x'; 1_000_000];

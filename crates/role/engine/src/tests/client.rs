@@ -10,11 +10,11 @@ use super::rig::PATIENCE;
 /// One connection.
 pub(super) struct Client {
     wire: RawClient,
-    /// How the server names it.
+    /// Its name at the server.
     pub(super) name: String,
 }
 
-/// One reply, interim ones left out.
+/// One reply, without interim responses.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Reply {
     pub(super) status: u16,
@@ -45,7 +45,7 @@ impl Client {
         self.wire.stream().local_addr().unwrap()
     }
 
-    /// Sends all of it; false if the server is gone.
+    /// Sends all of it; false if the server has closed.
     pub(super) fn send(&mut self, bytes: impl AsRef<[u8]>) -> bool {
         self.wire.try_send(bytes).is_ok()
     }
@@ -54,14 +54,13 @@ impl Client {
         self.wire.stream().shutdown(Shutdown::Write).unwrap();
     }
 
-    /// A head, its empty line included; `None`: the stream ended before its end.
+    /// A head, including its empty line; `None`: the stream ended before.
     pub(super) fn head(&mut self) -> Option<String> {
         let head = unless_ended(self.wire.try_head())?;
         Some(String::from_utf8(head.raw).unwrap())
     }
 
-    /// The next reply that is not an interim one. `None`: the stream ended before it was
-    /// whole.
+    /// The next reply that is not an interim one. `None`: the stream ended before it was complete.
     pub(super) fn reply(&mut self) -> Option<Reply> {
         self.reply_to("GET")
     }
@@ -77,25 +76,25 @@ impl Client {
         }
     }
 
-    /// Sends a request and reads its reply, which must be whole.
+    /// Sends a request and reads its reply, which must be complete.
     pub(super) fn ask(&mut self, request: impl AsRef<[u8]>) -> Reply {
         assert!(self.send(request));
         self.reply().expect("a whole reply")
     }
 
-    /// All that comes to the end of the stream; whether that was orderly.
+    /// All bytes up to the end of the stream; and whether the end was orderly.
     pub(super) fn rest(&mut self) -> (Vec<u8>, bool) {
         let (bytes, ended) = self.wire.read_to_end();
         (bytes, unless_ended(ended).is_some())
     }
 
-    /// Nothing came any more, and the server ended the stream in good order.
+    /// Asserts that nothing more is received, and that the server ended the stream orderly.
     pub(super) fn assert_closed(&mut self) {
         assert_eq!(self.rest(), (Vec::new(), true));
     }
 }
 
-/// What came before the end of the stream, in whatever way it ended.
+/// The bytes received before the end of the stream, whether orderly or not.
 fn unless_ended<T>(came: Result<T, ClientError>) -> Option<T> {
     match came {
         Ok(it) => Some(it),
@@ -104,7 +103,7 @@ fn unless_ended<T>(came: Result<T, ClientError>) -> Option<T> {
     }
 }
 
-/// The head of a request for `target`, with further lines.
+/// The head of a request for `target`, with additional lines.
 pub(super) fn head(method: &str, target: &str, lines: &str) -> Vec<u8> {
     format!("{method} {target} HTTP/1.1\r\nHost: h\r\n{lines}\r\n").into_bytes()
 }
@@ -113,13 +112,13 @@ pub(super) fn get(target: &str) -> Vec<u8> {
     head("GET", target, "")
 }
 
-/// A POST with `body`, by its length.
+/// A POST with `body`, delimited by its length.
 pub(super) fn post(target: &str, body: &[u8]) -> Vec<u8> {
     let head = head("POST", target, &format!("Content-Length: {}\r\n", body.len()));
     [&head, body].concat()
 }
 
-/// A POST with `pieces` for chunks.
+/// A POST with `pieces` as chunks.
 pub(super) fn post_chunked(target: &str, pieces: &[&[u8]]) -> Vec<u8> {
     let mut request = head("POST", target, "Transfer-Encoding: chunked\r\n");
     for piece in pieces.iter().filter(|piece| !piece.is_empty()) {

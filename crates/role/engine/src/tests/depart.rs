@@ -1,4 +1,4 @@
-//! Connections that leave for another node, and those that come from one.
+//! Connections that move to another node, and those that arrive from one.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ fn a_connection_that_stays_is_answered_here() {
 fn a_connection_that_leaves_is_closed_here_and_goes_on_there() {
     let rig = Rig::new();
     let mut client = rig.client();
-    // The body goes with the connection, as far as it was read.
+    // The part of the body that was read moves with the connection.
     client.send(post("/elsewhere:2/read:3/reply:2", b"abc"));
     rig.shared.gate.add_permits(1);
     rig.until_state(&client, "Closing(ClosedMoved)");
@@ -47,7 +47,7 @@ fn a_connection_that_leaves_is_closed_here_and_goes_on_there() {
     });
     assert_eq!(client.reply().unwrap().body, b"ab");
     assert_eq!(rig.seen()[0].body, b"abc");
-    // It does not leave once more.
+    // It does not move again.
     assert_eq!(client.ask(get("/elsewhere:2/reply:1")).body, b"a");
 }
 
@@ -66,7 +66,7 @@ fn an_idle_connection_that_nobody_takes_ends_as_any_other() {
     for idle_to in [None, Some(Destination(1))] {
         let rig = Rig::with(EngineSettings { idle_ms: 500, ..EngineSettings::default() });
         *rig.shared.idle_to.lock().unwrap() = idle_to;
-        // One that is asked often, as its node is drained.
+        // A connection that is queried often, since its node is drained.
         rig.shared.gate.add_permits(100_000);
         rig.on_worker(|worker| {
             let of = Rc::downgrade(worker);

@@ -1,5 +1,5 @@
-//! The engine in process: one real worker, a handler that follows scripts, clients that send bytes
-//! in pieces of any size. After each step the tests compare, byte by byte, the state of the
+//! The engine in process: one real worker, a handler that follows scripts, and clients that send
+//! bytes in pieces of any size. After each step the tests compare, byte by byte, the state of the
 //! connection in its traces and the input of the handler.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]

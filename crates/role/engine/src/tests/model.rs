@@ -18,11 +18,11 @@ use super::rig::{Rig, wait_until};
 use super::script::{Seen, reply_body};
 use crate::EngineSettings;
 
-/// What a client sends next.
+/// The next message of a client.
 #[derive(Clone, Debug)]
 enum Message {
     Ask(Ask),
-    /// What no continuation makes a request of.
+    /// Bytes that no continuation makes a request.
     Garbage(&'static [u8]),
 }
 
@@ -34,13 +34,13 @@ struct Ask {
     expects_continue: bool,
 }
 
-/// What the handler does.
+/// The actions of the handler.
 #[derive(Clone, Debug)]
 struct Deed {
     target: String,
     reads: Reads,
     says: Says,
-    /// It makes the reply the last one.
+    /// Whether it makes the reply the last one.
     closes: bool,
 }
 
@@ -52,11 +52,11 @@ enum Reads {
 
 #[derive(Clone, Copy, Debug)]
 enum Says {
-    /// A whole reply with a body of so many bytes.
+    /// A complete reply with a body of this length.
     Whole(usize),
-    /// Nothing, before it fails.
+    /// None before it fails.
     Nothing,
-    /// The head of a reply, before it fails.
+    /// The head of a reply, then it fails.
     Half,
 }
 
@@ -67,7 +67,7 @@ enum Body {
     Chunked(Vec<Vec<u8>>),
 }
 
-/// As text: it is read by who looks for the bug.
+/// Printed as text, for whoever looks for the bug.
 impl fmt::Debug for Body {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -98,7 +98,7 @@ impl Body {
         }
     }
 
-    /// Without a payload by length there is none at all.
+    /// An empty payload by length means no body at all.
     fn is_there(&self) -> bool {
         matches!(self, Self::Chunked(_)) || !self.payload().is_empty()
     }
@@ -137,14 +137,14 @@ impl Ask {
         bytes
     }
 
-    /// Whether the client may go without sending its body, once it has an answer.
+    /// Whether the client may omit its body after a response.
     fn may_keep_body(&self) -> bool {
         let is_http11 = matches!(self.version, Version::Http11 | Version::Http11Close);
         self.expects_continue && is_http11 && self.body.is_there()
     }
 
-    /// Whether the connection goes on behind it, if it is request `number` from 1 of at
-    /// most `requests_max`.
+    /// Whether the connection continues after it, if it is request `number` (from 1) of at most
+    /// `requests_max`.
     fn goes_on(&self, number: u64, requests_max: u64) -> bool {
         matches!(self.version, Version::Http11 | Version::Http10KeepAlive)
             && matches!(self.deed.says, Says::Whole(_))
@@ -165,7 +165,7 @@ impl Ask {
         }
     }
 
-    /// Whether `reply` is what must come, as the last one or not.
+    /// Asserts that `reply` is the expected one, as the last one or not.
     fn assert_answered(&self, reply: &Reply, goes_on: bool) {
         assert_eq!(reply.says_close(), !goes_on, "{self:?}: {reply:?}");
         match self.deed.says {
@@ -251,7 +251,7 @@ fn ask() -> impl Strategy<Value = Ask> {
     let parts = (deed(), body(), version, prop::bool::weighted(0.15));
     parts.prop_map(|(deed, mut body, version, expects_continue)| {
         if matches!(version, Version::Http10 | Version::Http10KeepAlive) {
-            // It has no chunks.
+            // It cannot have chunks.
             body = Body::Length(body.payload());
         }
         Ask { deed, body, version, expects_continue }
@@ -269,8 +269,7 @@ fn message() -> impl Strategy<Value = Message> {
     prop_oneof![20 => ask().prop_map(Message::Ask), 1 => select(garbage).prop_map(Message::Garbage)]
 }
 
-/// Sends `bytes` in pieces, each once the one before was received, unless the server
-/// closes.
+/// Sends `bytes` in pieces, each after the previous one was received, unless the server closes.
 fn send(rig: &Rig, client: &mut Client, bytes: &[u8], cuts: &[Index]) {
     let before = rig.get(Counter::ReceivedBytes);
     let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len())).collect();

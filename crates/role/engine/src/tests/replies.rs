@@ -9,7 +9,7 @@ use super::rig::{Rig, wait_until};
 use super::script::reply_body;
 use crate::EngineSettings;
 
-/// More than sockets hold.
+/// More than socket buffers hold.
 const LARGE: usize = 16 << 20;
 
 #[test]

@@ -20,11 +20,11 @@ use super::traces::States;
 use crate::{Context, Engine, EngineSettings};
 
 thread_local! {
-    /// That of this worker.
+    /// The engine of this worker.
     static ENGINE: RefCell<Option<Rc<Engine<Scripted>>>> = const { RefCell::new(None) };
 }
 
-/// How long anything may take before a test fails instead of hanging.
+/// Time after which a test fails instead of hanging.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Counters of how connections ended.
@@ -43,18 +43,18 @@ const CLOSED: [Counter; 11] = [
 ];
 
 /// A listening engine. Dropping it checks that no connection leaves anything behind, so clients
-/// must be closed by then.
+/// must be closed before.
 pub(super) struct Rig {
     pub(super) address: SocketAddr,
     pub(super) shared: Arc<Shared>,
     counters: Arc<CoreCounters>,
     states: States,
-    /// Connections that ended by a panic.
+    /// Number of connections that ended with a panic.
     panics: Arc<AtomicUsize>,
     workers: Option<Workers>,
-    /// Tasks of the worker while there is no connection.
+    /// Number of the worker's tasks while there is no connection.
     tasks: usize,
-    /// Connections that are to end by a panic.
+    /// Number of connections that are expected to end with a panic.
     pub(super) panics_expected: usize,
 }
 
@@ -125,7 +125,7 @@ impl Rig {
         client
     }
 
-    /// The requests that the handler got, in order.
+    /// The requests that the handler received, in order.
     pub(super) fn seen(&self) -> Vec<Seen> {
         self.shared.seen()
     }
@@ -167,7 +167,7 @@ impl Rig {
         assert_eq!(received(), bytes);
     }
 
-    /// Lets `ms` milliseconds pass for all connections that are timed now.
+    /// Lets `ms` milliseconds pass for all connections that have a timer now.
     pub(super) fn pass(&self, ms: u64) {
         self.on_worker(move |worker| worker.deadlines().sweep(worker.now_ms() + ms));
     }
@@ -187,7 +187,7 @@ impl Rig {
         result.recv_timeout(PATIENCE).unwrap()
     }
 
-    /// The same with the engine there.
+    /// The same with the engine on that worker.
     pub(super) fn on_engine(
         &self,
         job: impl FnOnce(&Rc<Worker>, &Rc<Engine<Scripted>>) + Send + 'static,
@@ -198,10 +198,10 @@ impl Rig {
         });
     }
 
-    /// Waits until all connections have ended, and nothing of them is left.
+    /// Waits until all connections have ended, and no state of them is left.
     pub(super) fn assert_at_rest(&self) {
         let tasks = || self.workers.as_ref().unwrap().handles()[0].tasks();
-        // Fewer once a drain began: nobody waits for it any more.
+        // Fewer once a drain has begun: the task that waits for it has ended.
         wait_until(|| tasks() <= self.tasks, || format!("{} tasks, but {}", self.tasks, tasks()));
         let timers = || self.on_worker(|worker| worker.deadlines().len());
         wait_until(|| timers() == 0, || format!("no timer, but {}", timers()));

@@ -13,27 +13,27 @@ use crate::{
     Reply, ReplySink,
 };
 
-/// One request, as the handler got it.
+/// One request, as received by the handler.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Seen {
     pub(super) method: String,
     pub(super) target: String,
-    /// What was read of its body.
+    /// The part of its body that was read.
     pub(super) body: Vec<u8>,
-    /// What a tunnel was given.
+    /// The bytes received by a tunnel.
     pub(super) behind: Vec<u8>,
-    /// The step that is being done; empty behind the last.
+    /// The current step; empty after the last.
     pub(super) step: String,
 }
 
-/// What handler and test share.
+/// The state that handler and test share.
 pub(super) struct Shared {
     seen: Mutex<Vec<Seen>>,
-    /// Connections that have left, each with what was read of it.
+    /// Connections that have moved away, each with the bytes read from it.
     pub(super) left: Mutex<Vec<(OwnedFd, Vec<u8>)>>,
-    /// Where idle connections should go.
+    /// The node to which idle connections should move.
     pub(super) idle_to: Mutex<Option<Destination>>,
-    /// Handlers in a step `wait` wait for a permit.
+    /// Handlers in a `wait` step wait for a permit.
     pub(super) gate: Semaphore,
 }
 
@@ -53,7 +53,7 @@ impl Shared {
         self.seen.lock().unwrap().clear();
     }
 
-    /// Notes a request; returns its number.
+    /// Records a request; returns its index.
     fn see(&self, request: &RequestHead<'_, '_>) -> usize {
         let (method, target) = (request.method.as_str().to_owned(), request.target.to_owned());
         let mut seen = self.seen.lock().unwrap();
@@ -72,7 +72,7 @@ pub(super) struct Scripted {
     pub(super) answers_quickly: bool,
 }
 
-/// The body of a reply of so many bytes.
+/// The body of a reply with this length.
 pub(super) fn reply_body(bytes: usize) -> Vec<u8> {
     (0..bytes).map(|at| b'a' + (at % 26) as u8).collect()
 }
@@ -93,7 +93,7 @@ fn whole(reply: &mut Reply<'_>, target: &str, bytes: usize) {
 }
 
 impl Handler for Scripted {
-    /// Requests for `/elsewhere:N` go to the node with that number, which takes even ones.
+    /// Requests for `/elsewhere:N` move to the node with that number, which accepts if it is even.
     fn destination(
         &self,
         request: &RequestHead<'_, '_>,
@@ -170,7 +170,7 @@ impl Scripted {
             "read" => return self.read(number, bytes.unwrap_or(usize::MAX), exchange).await,
             "tunnel" => return self.tunnel(number, exchange).await,
             "wait" => self.shared.gate.acquire().await.unwrap().forget(),
-            // Whatever is timed now runs out of time.
+            // Every deadline in force expires.
             "late" => exchange.context().worker().deadlines().sweep(u64::MAX - 1),
             "fail" => return Err(ExchangeError::ReplyCutShort("it is in the script")),
             "pause" => exchange.body.pause(),
@@ -204,7 +204,7 @@ impl Scripted {
         Ok(())
     }
 
-    /// Switches protocols and takes what comes to the end of the stream.
+    /// Switches protocols and reads to the end of the stream.
     async fn tunnel(
         &self,
         number: usize,
@@ -230,7 +230,7 @@ impl Scripted {
     }
 }
 
-/// The steps that say something.
+/// The steps that write.
 fn say(sink: &mut ReplySink<'_>, target: &str, name: &str, bytes: usize) {
     if name == "until-close" {
         sink.end_by_close();
@@ -238,7 +238,7 @@ fn say(sink: &mut ReplySink<'_>, target: &str, name: &str, bytes: usize) {
     let mut reply = sink.write();
     match name {
         "quick" | "reply" => whole(&mut reply, target, bytes),
-        // A head that promises so many bytes, and none of them.
+        // A head that promises a body of this length, without the body.
         "head" => {
             reply.start(200);
             reply.field("Script", target.as_bytes());

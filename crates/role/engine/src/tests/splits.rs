@@ -1,5 +1,5 @@
-//! One stream of requests, cut at every byte: the state after each prefix, and the same requests
-//! for the handler every time.
+//! One stream of requests, split at every byte: checks the state after each prefix, and that the
+//! handler always receives the same requests.
 
 use std::ops::Range;
 
@@ -7,17 +7,17 @@ use super::bodies::SMUGGLED;
 use super::client::{Client, get, post, post_chunked};
 use super::rig::Rig;
 
-/// What a stretch of the stream is.
+/// A request in the stream.
 struct Stretch {
     target: &'static str,
     head: Range<usize>,
-    /// All of its bytes, with those of chunks.
+    /// The end of its bytes, including those of chunks.
     end: usize,
-    /// Bytes of the body that the handler waits for.
+    /// Bytes of the body for which the handler waits.
     awaited: usize,
 }
 
-/// Requests back to back, whose bodies would be requests if they were taken for them.
+/// Requests back to back, whose bodies would parse as requests.
 fn stream() -> (Vec<u8>, Vec<Stretch>) {
     let requests = [
         ("/quick:3", 0, get("/quick:3")),
@@ -39,7 +39,7 @@ fn stream() -> (Vec<u8>, Vec<Stretch>) {
     (bytes, stretches)
 }
 
-/// What the connection is once it has the first `at` bytes.
+/// The expected state once the first `at` bytes were received.
 fn state_at(stretches: &[Stretch], at: usize) -> String {
     if at == 0 {
         return "New".to_owned();

@@ -113,13 +113,13 @@ fn a_head_that_stays_half_is_refused() {
     assert_eq!(rig.states(&client).last().unwrap(), "Closing(ClosedHeadTimeout)");
 }
 
-/// Ends the time of a head that was awaited at `since_ms`, and of nothing that began later.
+/// Expires the deadline of a head that was awaited since `since_ms`, and none that began later.
 fn pass_head_of(rig: &Rig, since_ms: u64) {
     let until_ms = since_ms + EngineSettings::default().head_ms;
     rig.on_worker(move |worker| worker.deadlines().sweep(until_ms));
 }
 
-/// Waits until the clock shows another time; returns the former.
+/// Waits until the clock has advanced; returns the previous time.
 fn let_time_pass() -> u64 {
     let before_ms = monotonic_ms();
     wait_until(|| monotonic_ms() > before_ms, || "the clock goes".to_owned());
@@ -294,14 +294,14 @@ fn the_drain_ends_who_rests_and_lets_others_finish() {
     assert_eq!(rig.get(Counter::ClosedDraining), 3);
 }
 
-/// Bytes of the future that `serve` makes.
+/// Size of the future returned by `serve`, in bytes.
 fn future_bytes<A, B, F>(_serve: impl FnOnce(A, B) -> F) -> usize {
     size_of::<F>()
 }
 
 #[test]
 fn a_connection_at_rest_is_small() {
-    // All that it holds of its client is in its state, which at rest has only a name.
+    // All data that it stores about its client is in its state, which is only a name when it rests.
     assert!(size_of::<State>() <= 64, "{}", size_of::<State>());
     let bytes = future_bytes(<Engine<Scripted> as ConnectionHandler>::serve);
     assert!(bytes <= 1_056, "{bytes}");

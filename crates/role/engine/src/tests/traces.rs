@@ -1,4 +1,4 @@
-//! Records the states that connections trace.
+//! Records the states in connections' traces.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,7 +13,7 @@ use tracing::{Event, Metadata, Subscriber};
 pub(super) struct States(Arc<Mutex<BTreeMap<String, Vec<String>>>>);
 
 impl States {
-    /// All that the connection of `peer` has been, in order.
+    /// All states of the connection of `peer`, in order.
     pub(super) fn of(&self, peer: &str) -> Vec<String> {
         self.0.lock().unwrap().get(peer).cloned().unwrap_or_default()
     }
@@ -37,7 +37,7 @@ impl Subscriber for States {
         event.record(&mut fields);
         let Some(state) = fields.state else { return };
         let mut states = self.0.lock().unwrap();
-        // A port that is used again.
+        // The port is used again.
         if state == "New" {
             states.remove(&fields.peer);
         }

@@ -1,7 +1,7 @@
-//! Connections whose handoff is not over: what must be done for each when its process is gone.
+//! Connections whose handoff has not ended: what must be done for each when its process is gone.
 //!
-//! A donor's socket that is in repair mode would be closed by the kernel without a packet, and the client
-//! would wait for ever. So netguard has a duplicate of its descriptor, and resets the connection.
+//! The kernel would close a donor's socket in repair mode without sending a packet, and the client
+//! would wait forever. Netguard therefore keeps a duplicate of its descriptor, and resets the connection.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -20,10 +20,10 @@ pub(super) struct HeldConnections {
 /// One connection.
 #[derive(Debug)]
 pub(super) struct HeldConnection {
-    /// Who hands it off; `None`: an earlier netguard has blocked it.
+    /// The client that hands it off; `None` if an earlier netguard blocked it.
     pub(super) client: Option<ClientNumber>,
     since: Instant,
-    /// Of a donor: its socket, which is in repair mode.
+    /// The donor's socket, which is in repair mode.
     pub(super) frozen: Option<OwnedFd>,
 }
 
@@ -41,7 +41,7 @@ impl HeldConnections {
         self.by_id.insert(id, held);
     }
 
-    /// One that an earlier netguard has blocked.
+    /// Inserts a connection that an earlier netguard blocked.
     pub(super) fn insert_orphan(&mut self, id: SocketId) {
         let since = Instant::now();
         self.by_id.entry(id).or_insert(HeldConnection { client: None, since, frozen: None });
@@ -59,17 +59,17 @@ impl HeldConnections {
         self.by_id.get(&id).is_some_and(|held| held.frozen.is_some())
     }
 
-    /// Takes those that an earlier netguard has blocked.
+    /// Removes and returns the connections that an earlier netguard blocked.
     pub(super) fn take_orphans(&mut self) -> Vec<(SocketId, HeldConnection)> {
         self.take(|held| held.client.is_none())
     }
 
-    /// Takes those of a client that is gone.
+    /// Removes and returns the connections of a client that is gone.
     pub(super) fn take_of(&mut self, client: ClientNumber) -> Vec<(SocketId, HeldConnection)> {
         self.take(|held| held.client == Some(client))
     }
 
-    /// Takes those that are older than any handoff.
+    /// Removes and returns the connections held longer than any handoff takes.
     pub(super) fn take_old(&mut self) -> Vec<(SocketId, HeldConnection)> {
         self.take(|held| {
             let ms_max = if held.client.is_some() { HELD_MS_MAX } else { ORPHANED_MS_MAX };

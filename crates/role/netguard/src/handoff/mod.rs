@@ -1,12 +1,12 @@
-//! The privileged half of handoffs, on a thread of its own: an order of direct dispatch may take 100 ms, a
-//! move must not wait for it.
+//! The privileged half of handoffs, on a thread of its own: an order of direct dispatch may take 100 ms,
+//! for which a move must not wait.
 //!
-//! [`orders`] says what each order does, [`held`] what netguard remembers of connections until their handoff
-//! is over. The thread has a handle of its own to the map of the packet program, which it gets from the thread
-//! that loads the program; nothing is locked.
+//! [`orders`] defines what each order does, [`held`] what netguard stores about connections until their
+//! handoff has ended. The thread has its own handle to the map of the packet program, which it receives from
+//! the thread that loads the program; nothing is locked.
 //!
-//! The thread ends when it is told to, by the end of [`HandoffThread`]. If it ends otherwise, the process
-//! does.
+//! The thread ends when [`HandoffThread`] is dropped. If it ends for another reason, the process ends,
+//! too.
 
 mod held;
 mod orders;
@@ -27,33 +27,33 @@ use crate::error::NetguardError;
 use crate::limits::{DESCRIPTORS_RESERVED, HELD_MAX, PROGRAMS_MAX};
 pub(crate) use orders::Handoffs;
 
-/// What the config allows of handoffs.
+/// What the config allows for handoffs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct HandoffPlan {
-    /// Where the services listen whose connections this node may hand off.
+    /// The listen addresses of the services whose connections this node may hand off.
     pub(crate) addresses: Vec<SocketAddr>,
-    /// Where other nodes reach the node of this machine.
+    /// The address at which other nodes reach the node of this machine.
     pub(crate) of_node: Option<IpAddr>,
-    /// Where nodes reach its dispatcher.
+    /// The address at which nodes reach the dispatcher of this machine.
     pub(crate) of_dispatcher: Option<IpAddr>,
-    /// Of the socket for orders.
+    /// Path of the socket for orders.
     pub(crate) socket: PathBuf,
 }
 
-/// For messages.
+/// The thread's name in messages.
 const WHAT: &str = "the thread of handoffs";
 
-/// The thread, from that which loads the packet program.
+/// The thread for handoffs, as seen by the thread that loads the packet program.
 pub(crate) struct HandoffThread {
-    /// `None` at the end.
+    /// `None` during the drop.
     programs: Option<SyncSender<Option<Moves>>>,
     end: Option<PipeWriter>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl HandoffThread {
-    /// Takes orders at `listener` from now on. `fail` ends the process: connections would stay frozen, and
-    /// nobody would thaw them.
+    /// Starts to accept orders at `listener`. `fail` ends the process: otherwise connections would stay
+    /// frozen, with nothing to thaw them.
     pub(crate) fn start(
         plan: HandoffPlan,
         listener: HandoffListener,
@@ -72,7 +72,7 @@ impl HandoffThread {
         Ok(Self { programs: Some(programs), end: Some(end), thread })
     }
 
-    /// The packet program's map from now on; `None`: the program is gone.
+    /// Sets the packet program's map to use from now on; `None`: the program is gone.
     pub(crate) fn set_moves(&self, moves: Option<Moves>) -> Result<(), NetguardError> {
         let failed = |kind: io::ErrorKind| NetguardError::Thread(kind.into());
         let programs = self.programs.as_ref().ok_or_else(|| failed(io::ErrorKind::BrokenPipe))?;
@@ -84,8 +84,8 @@ impl HandoffThread {
 }
 
 impl Drop for HandoffThread {
-    /// Waits until the thread has given up all connections: a process that ends before closes them without
-    /// a word to their clients.
+    /// Waits until the thread has ended the handoffs of all connections: a process that exits earlier
+    /// closes them without informing their clients.
     fn drop(&mut self) {
         (self.programs, self.end) = (None, None);
         if let Some(thread) = self.thread.take() {
@@ -95,10 +95,11 @@ impl Drop for HandoffThread {
     }
 }
 
-/// How many connections may be on their way at once: of each that is frozen netguard has a descriptor.
+/// Returns how many connections may be in handoffs at once: netguard has one descriptor of each frozen
+/// one.
 fn held_max() -> usize {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
-    // A unit of systemd may forbid it, and sets the limit itself.
+    // A systemd unit may forbid this, and sets the limit itself.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
     let files_max = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     let room = files_max.saturating_sub(DESCRIPTORS_RESERVED);

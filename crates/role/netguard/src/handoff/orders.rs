@@ -1,8 +1,9 @@
 //! What each order of a handoff does.
 //!
-//! **Invariants:** only connections of the config's services are touched, and only descriptors that are
-//! their sockets. A donor's socket is deaf before its connection is blocked, and blocked before it is in repair
-//! mode; the way back is the reverse. A socket that is started has the connection: an order that would start
+//! **Invariants:** only connections of the config's services are changed, and only descriptors that are
+//! their sockets. A donor's socket is deafened before its connection is blocked, and blocked before it enters
+//! repair mode; the way back is the reverse. A started socket owns the connection: an order to start a socket
+//! of a redirected connection is refused.
 //! one of a connection that is redirected is refused.
 
 use std::io::PipeReader;
@@ -31,17 +32,17 @@ use crate::limits::{
 /// Executes orders.
 pub(crate) struct Handoffs {
     plan: HandoffPlan,
-    /// Of the packet program, while there is one.
+    /// The packet program's map of moves, while a program is loaded.
     moves: Option<Moves>,
-    /// Other programs.
+    /// Receives the maps of newly loaded programs.
     incoming: Receiver<Option<Moves>>,
-    /// Closed at the end.
+    /// Closed to end the thread.
     end: PipeReader,
     switch: SocketSwitch,
     held: HeldConnections,
     held_max: usize,
     swept_at: Instant,
-    /// When what was looked at of the full map had nothing that could go.
+    /// When the examined entries of the full map last contained none that could be removed.
     found_full_at: Option<Instant>,
 }
 
@@ -71,7 +72,7 @@ enum Refusal {
 type Outcome<T = HandoffResult> = Result<T, Refusal>;
 
 impl Handoffs {
-    /// Of no program yet.
+    /// Creates the state without a packet program.
     pub(crate) fn new(
         plan: HandoffPlan,
         incoming: Receiver<Option<Moves>>,
@@ -124,7 +125,7 @@ impl Handoffs {
         result.map(|result| (result, None))
     }
 
-    /// The address of a part of this machine.
+    /// Returns the address of one side of this machine.
     fn own(&self, side: Side) -> Outcome<IpAddr> {
         let (own, what) = match side {
             Side::Node => (self.plan.of_node, "node"),
@@ -133,12 +134,12 @@ impl Handoffs {
         own.ok_or_else(|| NetguardError::NotOpen(what).into())
     }
 
-    /// A connection to one of the config's addresses.
+    /// Returns `id` if it is a connection to one of the config's addresses.
     fn known(&self, id: SocketId) -> Outcome<SocketId> {
         if !self.plan.addresses.contains(&id.server) {
             return Err(NetguardError::ForeignAddress(id.server).into());
         }
-        // By no second name.
+        // Each connection has only one valid `SocketId`.
         let is_plain = SocketId::new(id.client, id.server) == Some(id);
         if is_plain { Ok(id) } else { Err(Refusal::OtherFamily) }
     }
@@ -147,9 +148,9 @@ impl Handoffs {
         self.moves.as_mut().ok_or_else(|| NetguardError::NotOpen("node").into())
     }
 
-    /// After an earlier netguard, whose clients have ended with it.
+    /// Ends the connections blocked by an earlier netguard, whose clients have ended with it.
     fn forget_orphans(&mut self) -> Outcome {
-        // Before, it is not known what is blocked.
+        // Without the map it is unknown what is blocked.
         self.moves()?;
         for (id, held) in self.held.take_orphans() {
             self.end(id, held);
@@ -171,7 +172,7 @@ impl Handoffs {
         frozen
     }
 
-    /// Both or neither.
+    /// Blocks the connection and sets repair mode: both or neither.
     fn block_and_repair(&mut self, id: SocketId, fd: BorrowedFd<'_>) -> Outcome {
         self.block(id)?;
         if let Err(error) = self.switch.repair(fd) {
@@ -195,7 +196,7 @@ impl Handoffs {
         Ok(HandoffResult::Done)
     }
 
-    /// The duplicate is closed in repair mode: silently.
+    /// Drops the duplicate of a redirected connection's socket; in repair mode it closes silently.
     fn release(&mut self, id: SocketId) -> Outcome {
         if self.held.has_frozen(id) {
             if !self.is_redirected(id)? {
@@ -231,8 +232,8 @@ impl Handoffs {
         }
     }
 
-    /// Without a socket of this connection none can be reset: if its process dies now, the client gets its RST
-    /// with its next packet.
+    /// Creates the socket again. Until it exists, no socket of this connection can be reset: if the
+    /// process dies now, the client receives an RST only in reply to its next packet.
     fn recreate(
         &mut self,
         client: ClientNumber,
@@ -259,7 +260,7 @@ impl Handoffs {
         if self.is_redirected(id)? {
             return Err(Refusal::Redirected);
         }
-        // First: the socket is complete, and the answer to the probe may come at once.
+        // Done first: the socket is complete, and the answer to the probe may arrive immediately.
         self.switch.hear(fd)?;
         self.moves()?.release(id)?;
         self.switch.start(fd)?;
@@ -270,7 +271,7 @@ impl Handoffs {
     fn reset(&mut self, id: SocketId, fd: BorrowedFd<'_>) -> Outcome {
         check_any_state(fd, id)?;
         self.switch.reset(fd)?;
-        // A redirect would lead to nobody, too.
+        // A redirect would lead nowhere, too, and is released as well.
         self.moves()?.release(id)?;
         self.held.remove(id);
         Ok(HandoffResult::Done)
@@ -285,7 +286,7 @@ impl Handoffs {
         Ok(HandoffResult::Done)
     }
 
-    /// Where redirects have filled the map, old ones go.
+    /// Blocks a connection; if redirects have filled the map, removes old ones first.
     fn block(&mut self, id: SocketId) -> Outcome<()> {
         match self.moves()?.block(id) {
             Err(DatapathError::TooManyMoves { .. }) if self.make_room()? => {
@@ -295,7 +296,7 @@ impl Handoffs {
         }
     }
 
-    /// Whether there is room now.
+    /// Tries to remove old redirects; returns whether there is room now.
     fn make_room(&mut self) -> Outcome<bool> {
         let pause = Duration::from_millis(ROOM_MS);
         if self.found_full_at.is_some_and(|at| at.elapsed() < pause) {
@@ -317,8 +318,8 @@ impl Handoffs {
         if has_room { Ok(()) } else { Err(Refusal::TooMany(self.held_max)) }
     }
 
-    /// Its process is gone: who had the connection is told that it is lost. What stood in the map before it was
-    /// blocked is not put back: it may lead to the donor, which may lead here.
+    /// Ends a handoff whose process is gone: resets the donor's connection. The map entry from before the
+    /// connection was blocked is not restored: it may lead to the donor, whose own entry may lead here.
     fn end(&mut self, id: SocketId, held: HeldConnection) {
         if let Err(error) = self.try_end(id, held) {
             tracing::warn!(client = %id.client, server = %id.server, %error, "cannot abort a handoff");
@@ -335,14 +336,14 @@ impl Handoffs {
         }
     }
 
-    /// Nobody is here to thaw them any more.
+    /// Ends all handoffs, as nothing will thaw the connections after this thread.
     fn end_all(&mut self) {
         for (id, held) in self.held.take_all() {
             self.end(id, held);
         }
     }
 
-    /// Whether the thread goes on.
+    /// Takes over newly loaded programs. Returns whether the thread continues.
     fn take_programs(&mut self) -> bool {
         loop {
             match self.incoming.try_recv() {
@@ -356,7 +357,7 @@ impl Handoffs {
         }
     }
 
-    /// Connections that an earlier netguard has blocked.
+    /// Finds connections that an earlier netguard blocked.
     fn find_orphans(&mut self) {
         let Some(moves) = &self.moves else { return };
         match moves.blocked() {
@@ -367,7 +368,7 @@ impl Handoffs {
         }
     }
 
-    /// Removes entries of the map that nobody needs any more.
+    /// Removes entries of the map that are no longer needed.
     fn sweep(&mut self) {
         if self.swept_at.elapsed() < MOVES_LOOK {
             return;

@@ -1,5 +1,5 @@
-//! Orders over a real socket, for real connections: a node with its packet program and a client, each in
-//! a network namespace of its own that goes with its thread.
+//! Orders over a real socket, for real connections: a node with its packet program and a client, each
+//! in a network namespace of its own that disappears with its thread.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
@@ -26,10 +26,10 @@ use skep_wire::steer::{
 
 use super::{HandoffPlan, HandoffThread};
 
-/// A wait that must end well may take so long.
+/// Limit for waits that must succeed.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// This node, and another one.
+/// This node and another one.
 const OWN: u16 = 1;
 const OTHER: u16 = 2;
 
@@ -59,7 +59,7 @@ fn ip(arguments: &str) {
     assert!(output.status.success(), "ip {arguments}: {error}");
 }
 
-/// Takes this thread, and those that it starts, to other namespaces.
+/// Moves this thread, and threads that it starts later, to new namespaces.
 #[expect(deprecated, reason = "the other call is unsafe for descriptors, which stay here")]
 fn leave(kinds: UnshareFlags) -> bool {
     rustix::thread::unshare(kinds).is_ok()
@@ -73,7 +73,7 @@ struct Bed {
     _folder: tempfile::TempDir,
 }
 
-/// Runs `work` in a bed, or says why there is none.
+/// Runs `work` in a bed, or prints why none can be made.
 fn in_bed(work: impl FnOnce(&mut Bed) + Send + 'static) {
     let run = || {
         if !leave(UnshareFlags::NEWNET | UnshareFlags::NEWNS) {
@@ -165,7 +165,7 @@ struct Connection {
 }
 
 impl Connection {
-    /// Both ways work, and every byte comes.
+    /// Both directions work, and every byte arrives.
     fn check(&mut self) {
         for (from, to) in [(&self.client, &self.server), (&self.server, &self.client)] {
             let sent: Vec<u8> = (0..50_000_u32).map(|it| (it % 251) as u8).collect();
@@ -265,7 +265,8 @@ fn refused(
     }
 }
 
-/// Bytes of the client's that are not acknowledged, as in proc_net_tcp.txt of the kernel.
+/// Returns the number of bytes from the client that are not acknowledged, from the table described in
+/// the kernel's proc_net_tcp.txt.
 fn unacknowledged(bed: &Bed, id: SocketId) -> u64 {
     let table = if id.client.is_ipv4() { "tcp" } else { "tcp6" };
     let path = format!("/proc/thread-self/net/{table}");
@@ -292,7 +293,7 @@ fn a_frozen_connection_takes_and_sends_nothing_and_thawed_it_loses_nothing() {
                 assert_eq!(bed.state(it.id), Some(MoveState::Blocked));
                 let before = bed.packets(Verdict::NodeBlocked);
                 it.client.write_all(b"while it is frozen").unwrap();
-                // The client sends it again and again.
+                // The client retransmits it repeatedly.
                 wait_until("packets dropped", || bed.packets(Verdict::NodeBlocked) >= before + 2);
                 assert_eq!(unacknowledged(bed, it.id), 18);
                 assert_eq!(rustix::io::ioctl_fionread(&it.server).unwrap(), 0);
@@ -306,8 +307,8 @@ fn a_frozen_connection_takes_and_sends_nothing_and_thawed_it_loses_nothing() {
                 it.check();
             }
             drop(listener);
-            // Nothing is left that keeps the address from the next listener. (A program that another test
-            // starts has this one until it runs.)
+            // Nothing is left that blocks the address for the next listener. (A program that another
+            // test starts inherits this listener until it calls exec.)
             wait_until("the address is free", || TcpListener::bind(service).is_ok());
         }
     });
@@ -344,7 +345,7 @@ fn orders_for_what_is_not_that_connection_are_refused() {
         assert_eq!(bed.state(id), None);
         assert!(!is_in_repair(it.server.as_fd()).unwrap());
         it.check();
-        // The same by IPv6.
+        // The same over IPv6.
         let listener6 = TcpListener::bind(services()[1]).unwrap();
         let it6 = bed.connect(&listener6);
         refused(&mut guard, HandoffOrder::Create(it6.id), None, "is here already");
@@ -386,7 +387,7 @@ fn a_frozen_socket_is_created_anew_once_nobody_has_it() {
         assert_eq!(bed.state(it.id), Some(MoveState::Blocked));
         done(&mut guard, HandoffOrder::Forget(it.id), None);
         assert_eq!(bed.state(it.id), None);
-        // The other way round.
+        // In the opposite order.
         let it = bed.connect(&listener);
         done(&mut guard, HandoffOrder::Freeze(it.id), Some(it.server.as_fd()));
         done(&mut guard, HandoffOrder::Redirect(it.id, OTHER), None);
@@ -416,12 +417,12 @@ fn what_is_redirected_is_neither_thawed_nor_started_here() {
         done(&mut guard, HandoffOrder::Release(id), None);
         done(&mut guard, HandoffOrder::Release(id), None);
         assert_eq!(bed.state(id), Some(MoveState::Redirected(OTHER)));
-        // Closed in repair mode, it has told the client nothing.
+        // Because it was closed in repair mode, the client was sent nothing.
         it.client.set_nonblocking(true).unwrap();
         let silent = it.client.read(&mut [0]).unwrap_err();
         assert_eq!(silent.kind(), ErrorKind::WouldBlock);
 
-        // It comes back, and is given up again.
+        // The connection returns, and is given up again.
         let created = ask(&mut guard, HandoffOrder::Create(id), None);
         assert_eq!(created.result, HandoffResult::Created);
         assert_eq!(bed.state(id), Some(MoveState::Blocked));
@@ -467,7 +468,7 @@ fn a_client_hears_that_its_connection_is_lost() {
         assert_eq!(it.client.read(&mut [0]).unwrap_err().kind(), ErrorKind::ConnectionReset);
         assert_eq!(bed.state(it.id), None);
         done(&mut guard, HandoffOrder::Reset(it.id), Some(it.server.as_fd()));
-        // Or after the receiver has said that it has it not.
+        // Or after the receiver has reported that it does not have the connection.
         let mut it = bed.connect(&listener);
         done(&mut guard, HandoffOrder::Freeze(it.id), Some(it.server.as_fd()));
         done(&mut guard, HandoffOrder::Redirect(it.id, OTHER), None);
@@ -475,7 +476,7 @@ fn a_client_hears_that_its_connection_is_lost() {
         done(&mut guard, HandoffOrder::Reset(it.id), Some(it.server.as_fd()));
         assert_eq!(it.client.read(&mut [0]).unwrap_err().kind(), ErrorKind::ConnectionReset);
         assert_eq!(bed.state(it.id), None);
-        // As its process has died, with its descriptors.
+        // When its process has died, with its descriptors.
         let Connection { mut client, server, id } = bed.connect(&listener);
         let receiver = SocketId { client: "10.7.0.2:1".parse().unwrap(), ..id };
         done(&mut guard, HandoffOrder::Freeze(id), Some(server.as_fd()));
@@ -483,7 +484,7 @@ fn a_client_hears_that_its_connection_is_lost() {
         drop((server, created, guard));
         assert_eq!(client.read(&mut [0]).unwrap_err().kind(), ErrorKind::ConnectionReset);
         wait_until("nothing is blocked", || bed.state(id).or(bed.state(receiver)).is_none());
-        // After it has redirected the connection, perhaps before the receiver heard of it.
+        // After the process has redirected the connection, perhaps before the receiver was notified.
         let mut guard = bed.guard();
         let Connection { mut client, server, id } = bed.connect(&listener);
         done(&mut guard, HandoffOrder::Freeze(id), Some(server.as_fd()));
@@ -491,7 +492,7 @@ fn a_client_hears_that_its_connection_is_lost() {
         drop((server, guard));
         assert_eq!(client.read(&mut [0]).unwrap_err().kind(), ErrorKind::ConnectionReset);
         assert_eq!(bed.state(id), Some(MoveState::Redirected(OTHER)));
-        // As netguard ends with it.
+        // When netguard ends as well.
         let mut guard = bed.guard();
         let Connection { mut client, server, id } = bed.connect(&listener);
         done(&mut guard, HandoffOrder::Freeze(id), Some(server.as_fd()));
@@ -509,7 +510,7 @@ fn what_an_earlier_netguard_blocked_is_forgotten_and_nothing_else() {
         let kept = bed.connect(&listener);
         let at = |port| SocketAddr::new(kept.id.client.ip(), port);
         let [lost, redirected] = [1, 2].map(|port| SocketId { client: at(port), ..kept.id });
-        // It was killed: nothing is undone.
+        // Emulates a netguard that was killed: nothing is undone.
         bed.thread = None;
         let mut moves = bed.program.moves().unwrap();
         [lost, redirected].iter().for_each(|id| moves.block(*id).unwrap());
@@ -522,7 +523,7 @@ fn what_an_earlier_netguard_blocked_is_forgotten_and_nothing_else() {
         assert_eq!(bed.state(redirected), Some(MoveState::Redirected(OTHER)));
         drop(earlier);
         wait_until("its client is gone", || bed.state(kept.id).is_none());
-        // Nobody says anything.
+        // No process sends an order.
         bed.thread = None;
         moves.block(lost).unwrap();
         bed.start();
@@ -563,7 +564,7 @@ fn the_control_socket_hears_its_protocol_at_the_nodes_address_only() {
     });
 }
 
-/// Round trips to netguard, one at a time.
+/// Measures round trips to netguard, one at a time.
 #[test]
 #[ignore = "prints figures of this machine"]
 fn figures() {

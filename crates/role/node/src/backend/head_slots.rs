@@ -1,6 +1,6 @@
-//! Slots for what is known of heads, by their names in the cluster, in bounded memory.
+//! Slots for the state of heads, by their names in the cluster, in bounded memory.
 //!
-//! Invariant: coordinators are told of every name that leaves.
+//! Invariant: the removal of every name is reported to coordinators.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -10,9 +10,9 @@ use skep_wire::cache::SegmentName;
 
 use crate::limits::HEAD_SLOT_BYTES;
 
-/// What is known under one name.
+/// The state of one name.
 pub(crate) trait HeadSlot {
-    /// One of which nothing is known, with its charge.
+    /// An empty slot, with its charge.
     fn empty(charge: Charge) -> Self;
 
     /// Whether it was used since the last call.
@@ -28,7 +28,7 @@ pub(crate) struct HeadSlots<S> {
 }
 
 impl<S: HeadSlot> HeadSlots<S> {
-    /// None, and at most `slots_max`.
+    /// No slots, and room for at most `slots_max`.
     pub(crate) fn new(store: &Arc<SegmentStore>, slots_max: usize) -> Self {
         let (store, account) = (Arc::clone(store), store.account());
         Self { store, account, slots: Mutex::default(), slots_max }
@@ -38,17 +38,17 @@ impl<S: HeadSlot> HeadSlots<S> {
         &self.store
     }
 
-    /// All of them. Who holds the lock decides what others see together.
+    /// Locks all slots. The lock determines which changes others see as one.
     pub(crate) fn lock(&self) -> MutexGuard<'_, HashMap<SegmentName, S>> {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The charge for a slot that keeps `kept_bytes`.
+    /// Charges for a slot with `kept_bytes` of contents.
     pub(crate) fn charge(&self, kept_bytes: usize) -> Charge {
         self.account.charge(HEAD_SLOT_BYTES + kept_bytes)
     }
 
-    /// Changes the slot of `name`, which others leave room for.
+    /// Changes the slot of `name`; evicts others if there is no room for a new one.
     pub(crate) fn change<R>(&self, name: SegmentName, change: impl FnOnce(&mut S) -> R) -> R {
         let mut slots = self.lock();
         let is_full = slots.len() >= self.slots_max || self.account.is_full();
@@ -65,14 +65,14 @@ impl<S: HeadSlot> HeadSlots<S> {
         self.store.withdraw(gone.into_iter());
     }
 
-    /// Removes all of them.
+    /// Removes all slots.
     pub(crate) fn forget_all(&self) {
         let gone = std::mem::take(&mut *self.lock());
         self.store.withdraw(gone.into_keys());
     }
 }
 
-/// Evicts some entries not used since the last call, then any. Returns the evicted ones.
+/// Evicts some entries, those not used since the last call first. Returns the evicted ones.
 fn make_room<S: HeadSlot>(
     slots: &mut HashMap<SegmentName, S>,
     slots_max: usize,

@@ -3,11 +3,11 @@
 //! - [`files`]: a folder on this node's disk, or on a disk that all nodes share;
 //! - [`partition`]: a folder of which each node stores a part;
 //! - [`origin`]: HTTP servers;
-//! - [`dynamic`]: what the servers of a pool allow to be stored.
+//! - [`dynamic`]: responses that pool servers allow to be stored.
 //!
-//! What they have is compressed once ([`compressed`]).
+//! Their objects are compressed once ([`compressed`]).
 //!
-//! Concurrent requests for the same thing are collapsed into one ([`single_flight`]).
+//! Concurrent requests for the same object are collapsed into one ([`single_flight`]).
 
 pub(crate) mod compressed;
 pub(crate) mod dynamic;

@@ -1,13 +1,13 @@
-//! Single flights: for each key there is one request at a time, and all others who need the
-//! same wait for its outcome.
+//! Single flights: for each key one request is sent at a time, and all others that need the same object
+//! wait for its outcome.
 //!
 //! ```text
 //!  join(key) --first--> SingleFlight: asks, then lands with an outcome --.
 //!        '---others--> FlightWaiter: waits <-----outcome, or none--------'
 //! ```
 //!
-//! Invariant: a flight ends. If it is dropped without an outcome, its waiters are woken, and
-//! the next to join leads.
+//! Invariant: every flight ends. If it is dropped without an outcome, its waiters are woken and the
+//! next request to join leads.
 
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -27,16 +27,16 @@ pub(crate) struct Flights<K, V> {
 
 #[derive(Debug)]
 enum FlightState<V> {
-    /// It may wait for another node.
+    /// It may wait for other nodes.
     AskingPeers,
-    /// It waits for an origin alone.
+    /// It waits for an origin only.
     AskingOrigin,
     Done(V),
 }
 
 /// The result of joining a flight.
 pub(crate) enum FlightRole<K: Hash + Eq, V> {
-    /// There is no request: the caller must send it.
+    /// No request is in progress: the caller must send it.
     Lead(SingleFlight<K, V>),
     Wait(FlightWaiter<V>),
 }
@@ -49,7 +49,7 @@ pub(crate) struct SingleFlight<K: Hash + Eq, V> {
     sender: watch::Sender<FlightState<V>>,
 }
 
-/// The flight of another request.
+/// Waits for the flight of another request.
 #[derive(Debug)]
 pub(crate) struct FlightWaiter<V>(watch::Receiver<FlightState<V>>);
 
@@ -77,10 +77,10 @@ impl<K: Hash + Eq + Clone, V> Flights<K, V> {
 
 impl<V: Clone> Flights<SegmentName, V> {
     /// The outcome of the flight for `name`, for another node: waits briefly for servers that are being
-    /// asked, but for no other node, which may be waiting for this one.
+    /// asked, but not for other nodes, which may be waiting for this one.
     pub(crate) async fn outcome_for_peer(&self, name: &SegmentName) -> Result<V, PeerRefusal> {
         let mut flight = self.find(name).ok_or(PeerRefusal::NotThere)?;
-        // The lease that the other has heard of may still be on its way to us.
+        // The coordinator's grant to this node may arrive later than its answer to the other node.
         let asks = Duration::from_millis(LEASE_WAIT_MS);
         let asks = tokio::time::timeout(asks, flight.past_peers()).await;
         asks.ok().flatten().ok_or(PeerRefusal::NotThere)?;
@@ -103,7 +103,7 @@ impl<K: Hash + Eq, V> SingleFlight<K, V> {
         &self.key
     }
 
-    /// Records that from now on it waits for an origin alone.
+    /// Records that from now on it waits for an origin only.
     pub(crate) fn asks_origin(&self) {
         self.sender.send_replace(FlightState::AskingOrigin);
     }
@@ -113,14 +113,14 @@ impl<K: Hash + Eq, V> SingleFlight<K, V> {
         self.sender.send_replace(FlightState::Done(outcome));
     }
 
-    /// Whether others wait for its outcome.
+    /// Whether any request waits for its outcome.
     pub(crate) fn is_awaited(&self) -> bool {
-        /// The one that those who join get a copy of.
+        /// The receiver in the table, which is cloned for each request that joins.
         const OF_THE_TABLE: usize = 1;
         self.sender.receiver_count() > OF_THE_TABLE
     }
 
-    /// A waiter for the same flight.
+    /// Returns another waiter for the same flight.
     pub(crate) fn waiter(&self) -> FlightWaiter<V> {
         FlightWaiter(self.sender.subscribe())
     }
@@ -146,7 +146,7 @@ impl<V: Clone> FlightWaiter<V> {
         }
     }
 
-    /// Waits until the flight waits for no other node; `None`: it was dropped before.
+    /// Waits until the flight no longer waits for other nodes; `None`: it was dropped before.
     pub(crate) async fn past_peers(&mut self) -> Option<()> {
         let is_past = |state: &FlightState<V>| !matches!(state, FlightState::AskingPeers);
         self.0.wait_for(is_past).await.ok().map(drop)

@@ -1,4 +1,4 @@
-//! System calls on files: open inside a root, describe, read.
+//! System calls on files: open inside a root, stat, read.
 //!
 //! [`Wait::No`] is for workers: a call either completes at once or fails with
 //! [`DiskError::WouldBlock`]. The same call is then made with [`Wait::Yes`] on a thread that
@@ -25,17 +25,16 @@ use crate::limits::{OPEN_TRIES_MAX, UNSETTLED_COARSE_MS, UNSETTLED_MS};
 /// Whether a call may wait for a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wait {
-    /// Answer from the kernel's caches or not at all.
+    /// Answer from the kernel's caches, or fail.
     No,
-    /// Wait.
     Yes,
 }
 
-/// Distinguishes the states of a file: the version, and what shows that the path leads to
+/// Distinguishes the states of a file: the version, and attributes that show that the path leads to
 /// another file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileStamp {
-    /// Version, the same on every machine that has the same copy.
+    /// The version, equal on every machine that has the same copy.
     pub(crate) version: FileVersion,
     device: u64,
     inode: u64,
@@ -43,20 +42,20 @@ pub(crate) struct FileStamp {
 }
 
 impl FileStamp {
-    /// Whether another change of the file would show. One in the same tick of the file
-    /// system's clock does not, so what is read before the tick is over may be half of
-    /// one state and half of the next ("racily clean", as Git has it).
+    /// Whether another change of the file would show. A change in the same tick of the file
+    /// system's clock would not, so bytes read before the tick is over may mix two states ("racily
+    /// clean" in Git).
     pub(crate) fn is_settled(&self) -> bool {
         self.settles_in_ms() == 0
     }
 
-    /// How long it takes until then, in milliseconds.
+    /// Time until then, in milliseconds.
     pub(crate) fn settles_in_ms(&self) -> u64 {
         settles_in_ms(self.version.mtime_ns, unix_ms())
     }
 }
 
-/// A time in the future counts as one long past: the next write sets another.
+/// A time in the future counts as long past: the next write sets another time.
 fn settles_in_ms(mtime_ns: i128, now_unix_ms: u64) -> u64 {
     let is_coarse = mtime_ns % 1_000_000_000 == 0;
     let tick_ms = if is_coarse { UNSETTLED_COARSE_MS } else { UNSETTLED_MS };
@@ -103,7 +102,7 @@ fn nanoseconds(seconds: i64, nanoseconds: u64) -> i128 {
 /// The identity of the folder at a path, and its last change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FolderStamp {
-    /// When an entry was last added or removed, in nanoseconds since 1970.
+    /// Time at which an entry was last added or removed, in nanoseconds since 1970.
     pub(crate) mtime_ns: i128,
     device: u64,
     inode: u64,
@@ -115,7 +114,7 @@ impl FolderStamp {
         Ok(Self::read(&rustix::fs::fstat(folder)?))
     }
 
-    /// Whether this is the same folder, if perhaps changed.
+    /// Whether this is the same folder, possibly changed.
     pub(crate) fn is_same_folder(&self, other: &Self) -> bool {
         (self.device, self.inode) == (other.device, other.inode)
     }
@@ -126,8 +125,8 @@ impl FolderStamp {
     }
 }
 
-/// A root directory, opened for one look-up. Opened anew each time, so that a
-/// root that is a link can be pointed elsewhere (deployments do that).
+/// A root directory, opened for one look-up. It is opened each time, so that a root that is a
+/// symbolic link can be switched (deployments do that).
 #[derive(Debug)]
 pub(crate) struct Root {
     directory: OwnedFd,
@@ -135,7 +134,7 @@ pub(crate) struct Root {
 }
 
 impl Root {
-    /// Opens `path`, which may be anything the operator named.
+    /// Opens `path`, which may be any path that the operator configured.
     pub(crate) fn open(path: &Path, symlinks: Symlinks) -> Result<Self, DiskError> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory = rustix::fs::open(path, flags, Mode::empty())?;
@@ -159,8 +158,8 @@ impl Root {
         self.open_as(relative, flags, cached)
     }
 
-    /// What [`Self::open_at`] would lead to, without opening what is no file. Nothing
-    /// is said of what lies outside, or may not be read.
+    /// The kind of file that [`Self::open_at`] would open, without opening anything but files and
+    /// directories. Fails for files outside the root and for unreadable ones.
     pub(crate) fn look_at(&self, relative: &[u8]) -> Result<FileKind, DiskError> {
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         match self.open_as(relative, flags, ResolveFlags::empty())?.1 {
@@ -177,7 +176,8 @@ impl Root {
     ) -> Result<(File, FileKind), DiskError> {
         let path = relative_path(relative);
         let resolve = self.resolve | resolve;
-        // openat2(2): also EAGAIN if something was renamed anywhere while a `..` was followed.
+        // openat2(2) also returns EAGAIN if anything was renamed anywhere while a `..` was
+        // resolved.
         let may_wait = !resolve.contains(ResolveFlags::CACHED);
         let mut tries = if may_wait { OPEN_TRIES_MAX } else { 1 };
         let fd = loop {
@@ -191,14 +191,14 @@ impl Root {
         Ok((File::from(fd), kind))
     }
 
-    /// Describes the file at `relative`, links followed, also out of the root. For comparison
-    /// with a stamp only: the result must not be disclosed.
+    /// Describes the file at `relative`, following links even out of the root. For comparison with
+    /// a stamp only: the result must not be disclosed.
     pub(crate) fn describe(&self, relative: &[u8]) -> Result<FileKind, DiskError> {
         let stat = rustix::fs::statat(&self.directory, relative_path(relative), AtFlags::empty())?;
         Ok(FileKind::of(&stat))
     }
 
-    /// The same for a folder (or whatever has replaced it).
+    /// The same for a folder (or its replacement).
     pub(crate) fn folder(&self, relative: &[u8]) -> Result<FolderStamp, DiskError> {
         let stat = rustix::fs::statat(&self.directory, relative_path(relative), AtFlags::empty())?;
         Ok(FolderStamp::read(&stat))
@@ -215,8 +215,8 @@ pub(crate) fn describe(file: &File) -> Result<FileKind, DiskError> {
     Ok(FileKind::of(&rustix::fs::fstat(file)?))
 }
 
-/// Fills `buffer` from `offset`. [`DiskError::Changed`] if the file ends first.
-/// With [`Wait::No`], returns how far it got before it would have had to wait.
+/// Fills `buffer` from `offset`. [`DiskError::Changed`] if the file ends first. With [`Wait::No`],
+/// returns the number of bytes read before it would have had to wait.
 pub(crate) fn read_at(
     file: &File,
     buffer: &mut [u8],
@@ -234,7 +234,7 @@ pub(crate) fn read_at(
             Ok(0) => return Err(DiskError::Changed),
             Ok(n) => done += n,
             Err(Errno::INTR) => {}
-            // Some file systems (network, FUSE) know no NOWAIT.
+            // Some file systems (network, FUSE) do not support NOWAIT.
             Err(Errno::AGAIN | Errno::OPNOTSUPP) if wait == Wait::No => break,
             Err(errno) => return Err(errno.into()),
         }
@@ -242,7 +242,7 @@ pub(crate) fn read_at(
     Ok(done)
 }
 
-/// Checks that `root` is a directory that can be read; for start-up.
+/// Checks at start-up that `root` is a readable directory.
 pub(crate) fn check_root(root: &Path) -> io::Result<()> {
     std::fs::read_dir(root).map(drop)
 }
@@ -259,7 +259,7 @@ mod tests {
         assert_eq!(after(NOW_MS - 1), 99);
         assert_eq!(after(NOW_MS - 99), 1);
         assert_eq!([after(NOW_MS - 100), after(NOW_MS - 700), after(0)], [0; 3]);
-        // Clocks differ a little, or somebody set the time.
+        // Clocks differ a little, or the time was set.
         assert_eq!([after(NOW_MS + 1), after(NOW_MS + 99)], [101, 199]);
         assert_eq!([after(NOW_MS + 100), after(NOW_MS + 1_000_000)], [0; 2]);
         // In whole seconds.

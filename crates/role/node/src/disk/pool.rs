@@ -3,7 +3,7 @@
 use skep_segments::DiskError;
 use tokio::task::{JoinError, JoinHandle};
 
-/// Runs `job` on a thread that may wait for a disk. A panic of the job goes on here.
+/// Runs `job` on a thread that may wait for a disk. A panic of the job is resumed here.
 pub(crate) async fn pool<T: Send + 'static, E: From<DiskError> + Send + 'static>(
     job: impl FnOnce() -> Result<T, E> + Send + 'static,
 ) -> Result<T, E> {

@@ -1,9 +1,9 @@
 //! Directories whose changes the kernel reports (inotify).
 //!
-//! A watched directory has a generation that grows with every change in it. Everything read
-//! from the directory stores the generation at that time; if the two differ, it is checked
-//! again. So an event costs one atomic add, however many files the directory holds, and a
-//! hit costs one atomic load.
+//! A watched directory has a generation that grows with every change in it. Everything read from
+//! the directory is stored with the generation at that time, and checked again if the two differ.
+//! An event thus costs one atomic add, however many files the directory contains, and a hit costs
+//! one atomic load.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ pub(crate) struct Directory {
 }
 
 impl Directory {
-    /// Grows with every change that the kernel reported.
+    /// Grows with every change that the kernel reports.
     pub(crate) fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }
@@ -44,8 +44,8 @@ struct WatcherState {
 }
 
 impl Watcher {
-    /// Starts to listen for changes. Where the kernel offers no inotify, changes are detected
-    /// by time alone.
+    /// Starts to receive change events. If the kernel offers no inotify, changes are detected by
+    /// time only.
     pub(crate) fn start() -> Arc<Self> {
         let watcher = Arc::new(Self { inner: Mutex::default() });
         match Inotify::init() {
@@ -69,7 +69,7 @@ impl Watcher {
         self.lock().by_path.get(path).map(Arc::clone)
     }
 
-    /// Watches a directory from now on, if there is one. May wait for a disk.
+    /// Watches a directory from now on, if it exists. May wait for a disk.
     pub(crate) fn watch(&self, path: &Path) -> Arc<Directory> {
         let mut inner = self.lock();
         if let Some(directory) = inner.by_path.get(path) {
@@ -93,8 +93,8 @@ impl Watcher {
             Some(Ok(watch)) => {
                 inner.by_watch.insert(watch, (path.to_path_buf(), Arc::clone(&directory)));
             }
-            // A folder that is not there must not take a place: clients would
-            // choose how many.
+            // A folder that does not exist must not take a slot: clients would determine how many
+            // are used.
             _ if !path.is_dir() => return directory,
             Some(Err(error)) => {
                 tracing::debug!(path = %path.display(), %error, "directory can't be watched");
@@ -131,7 +131,7 @@ impl Watcher {
         if mask.intersects(gone)
             && let Some((path, _)) = inner.by_watch.remove(watch)
         {
-            // Its path means something else now; the next look-up watches anew.
+            // The path may lead to another directory now; the next look-up watches it again.
             inner.by_path.remove(&path);
             if mask.contains(EventMask::MOVE_SELF)
                 && let Some(watches) = inner.watches.as_mut()

@@ -1,4 +1,4 @@
-//! Which requests the cache in front of a pool is for, and their keys.
+//! Determines which requests the cache in front of a pool handles, and their keys.
 
 use skep_http::forward::Claims;
 use skep_http::path::Path;
@@ -15,33 +15,33 @@ pub(crate) struct Cacheable<'a> {
     pub(crate) key: PoolKey,
     pub(crate) meta: RequestMeta<'a>,
     pub(crate) claims: Claims,
-    /// What servers are asked for.
+    /// The target requested from servers.
     pub(crate) target: Vec<u8>,
 }
 
-/// A request goes past the cache.
+/// A request bypasses the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CacheBypass {
     pub(crate) reason: ForwardReason,
-    /// A token: why.
+    /// The reason, as a token.
     pub(crate) why: &'static str,
 }
 
-/// What clients are told where the route has no cache.
+/// Cache-Status of routes without a cache.
 pub(crate) const CACHE_OFF: CacheStatus<'static> =
     CacheStatus { forwarded: Some(ForwardReason::Bypass), ..CacheStatus::HIT };
 
 impl CacheBypass {
-    /// What clients are told.
+    /// The Cache-Status for clients.
     pub(crate) fn status(self) -> CacheStatus<'static> {
-        // Of a method the reason is all there is to say.
+        // For a method the forward reason is sufficient.
         let detail = Some(self.why).filter(|_| self.reason != ForwardReason::Method);
         CacheStatus { forwarded: Some(self.reason), detail, ..CACHE_OFF }
     }
 }
 
 impl<'a> Cacheable<'a> {
-    /// What of a request makes it one for the cache.
+    /// The cache properties of a request.
     pub(crate) fn of(
         request: &RequestHead<'_, 'a>,
         (pool, cache): (&'a PoolBackend, &'a PoolCache),
@@ -66,10 +66,10 @@ impl<'a> Cacheable<'a> {
     }
 }
 
-/// What of a request matters to `cache`.
+/// The fields of a request that matter to `cache`.
 ///
 /// # Errors
-/// It goes past it.
+/// The request bypasses the cache.
 pub(crate) fn meta_for_cache<'a>(
     request: &RequestHead<'_, 'a>,
     cache: &PoolCache,
@@ -83,19 +83,20 @@ pub(crate) fn meta_for_cache<'a>(
         let rule = match meta {
             RequestMeta { has_body: true, .. } => CachingRule::RequestBody,
             RequestMeta { bypass: Some(rule), .. } => rule,
-            // An upgrade, or a stream of events.
+            // An upgrade or an event stream.
             _ => CachingRule::EventStream,
         };
         return past(ForwardReason::Bypass, rule.token());
     }
-    // What Connection names does not reach the server, but would count in the key and for Vary.
+    // Fields that Connection names are not sent to the server, but would be part of the key and of
+    // Vary.
     if names_fields(request) {
         return past(ForwardReason::Bypass, "connection");
     }
     Ok(meta)
 }
 
-/// Whether Connection has an option that may be the name of a field.
+/// Whether Connection has an option that may be a field name.
 fn names_fields(request: &RequestHead<'_, '_>) -> bool {
     const OTHERS: [&[u8]; 4] = [b"keep-alive", b"close", b"upgrade", b"te"];
     let options = request.fields.all("connection").flat_map(|value| value.split(|it| *it == b','));

@@ -1,8 +1,8 @@
-//! How fast a client receives a reply, and how much memory the reply may hold for it.
+//! How fast a client receives a reply, and how much memory its reply may hold.
 //!
-//! A fast client is sent whole segments, without a copy. A slow client is sent copies of as
-//! much as it receives in a second, and the segment is released in between: the slower a
-//! client is, the less memory it holds.
+//! A fast client is sent whole segments, without a copy. A slow client is sent copies of as much as
+//! it receives in a second, and the segment is released in between: the slower a client is, the
+//! less memory its reply holds.
 
 use std::time::Duration;
 
@@ -12,16 +12,16 @@ use crate::limits::{FAST_BYTES, PATIENCE_MS, PIECE_BYTES_MAX, PIECE_BYTES_MIN, S
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ClientPace {
     is_slow: bool,
-    /// The reply is small.
+    /// The reply is small enough to be sent as a copy.
     is_at_once: bool,
-    /// Bytes that it receives in [`ClientPace::PATIENCE`], as far as that matters.
+    /// Bytes that it receives in [`ClientPace::PATIENCE`], within the bounds of a piece.
     piece_bytes: u64,
-    /// Bytes that it has received at the rate of a fast client.
+    /// Bytes received at the rate of a fast client.
     fast_bytes: u64,
 }
 
 impl Default for ClientPace {
-    /// A client that is assumed to be fast: most are.
+    /// Clients are assumed to be fast, as most are.
     fn default() -> Self {
         let piece_bytes = STREAM_BYTES as u64;
         Self { is_slow: false, is_at_once: false, piece_bytes, fast_bytes: 0 }
@@ -29,10 +29,10 @@ impl Default for ClientPace {
 }
 
 impl ClientPace {
-    /// How long it may take to receive what is sent without a copy.
+    /// Time that a client may take to receive data sent without a copy.
     pub(crate) const PATIENCE: Duration = Duration::from_millis(PATIENCE_MS);
 
-    /// The reply is so small that its rate does not matter.
+    /// Records that the reply is so small that the rate does not matter.
     pub(crate) fn takes_at_once(&mut self) {
         self.is_at_once = true;
     }
@@ -42,23 +42,23 @@ impl ClientPace {
         self.is_slow || self.is_at_once
     }
 
-    /// Whether it was slow.
+    /// Whether it was found to be slow.
     pub(crate) fn is_slow(&self) -> bool {
         self.is_slow
     }
 
-    /// Bytes of the next copy.
+    /// Size of the next copy, in bytes.
     pub(crate) fn piece_bytes(&self) -> u64 {
         self.piece_bytes
     }
 
-    /// It received only so many bytes in [`ClientPace::PATIENCE`].
+    /// Records that it received only `taken_bytes` in [`ClientPace::PATIENCE`].
     pub(crate) fn was_slow(&mut self, taken_bytes: u64) {
         let piece_bytes = taken_bytes.clamp(PIECE_BYTES_MIN, PIECE_BYTES_MAX);
         *self = Self { is_slow: true, piece_bytes, fast_bytes: 0, ..*self };
     }
 
-    /// It received a copy in so many milliseconds.
+    /// Records that it received a copy of `bytes` in `ms` milliseconds.
     pub(crate) fn took(&mut self, bytes: u64, ms: u64) {
         let in_patience = bytes.saturating_mul(PATIENCE_MS) / ms.max(1);
         if !self.is_slow {
@@ -67,8 +67,8 @@ impl ClientPace {
             }
             return;
         }
-        // Never more than twice as much as before: what the kernel's buffer took at
-        // once says little.
+        // At most twice the last piece: the kernel's buffer may have taken it at once, which shows
+        // little about the client.
         let next_bytes = in_patience.min(2 * self.piece_bytes);
         self.piece_bytes = next_bytes.clamp(PIECE_BYTES_MIN, PIECE_BYTES_MAX);
         self.fast_bytes = if in_patience >= FAST_BYTES { self.fast_bytes + bytes } else { 0 };

@@ -1,4 +1,4 @@
-//! Which variant answers a request, and how a compressed one is made.
+//! Selects the variant that answers a request, and makes compressed variants.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -32,14 +32,14 @@ pub(crate) enum Selected<'r> {
     /// The plain object, or a sidecar; with its slot number.
     Own(usize, &'r Arc<Object>),
     Compressed(usize, Arc<CompressedVariant>),
-    /// One that would have to be made.
+    /// A compressed variant that has not been made yet.
     Missing(Encoding),
 }
 
 impl<'r> Selected<'r> {
-    /// The best variant of `resource` for `request` (RFC 9110 12.5.3): a sidecar, if there is one that the
-    /// client accepts, since it costs nothing; else what the route compresses. A client that names the
-    /// plain object by its tag has that.
+    /// The best variant of `resource` for `request` (RFC 9110 12.5.3): a sidecar that the client accepts,
+    /// since it costs nothing; otherwise a variant compressed by the route. A client that names the plain
+    /// object by its tag gets that.
     #[inline]
     pub(crate) fn of(resource: &'r Resource, request: &RequestHead<'_, '_>) -> Self {
         let variants = &resource.variants;
@@ -84,7 +84,7 @@ impl<'r> Selected<'r> {
         }
     }
 
-    /// The object, with its slot number; `None`: it is to be made.
+    /// The object, with its slot number; `None`: it has yet to be made.
     #[inline]
     pub(crate) fn object(&self) -> Option<(usize, &Arc<Object>)> {
         match self {
@@ -95,7 +95,8 @@ impl<'r> Selected<'r> {
     }
 }
 
-/// The slot of a variant in a coding, be it a sidecar or not: there is one of the two.
+/// The slot of a variant in a coding, whether a sidecar or compressed here: an object has only one of the
+/// two.
 pub(crate) fn slot_of(coding: Encoding) -> usize {
     match coding {
         Encoding::Br => 1,
@@ -104,15 +105,16 @@ pub(crate) fn slot_of(coding: Encoding) -> usize {
     }
 }
 
-/// Whether the request is cross-site: its author controls what the response repeats (BREACH). Browsers say so
-/// themselves (Fetch Metadata).
+/// Whether the request is cross-site: its author controls the parts that the response repeats (BREACH).
+/// Browsers report this (Fetch Metadata).
 pub(crate) fn is_cross_site(request: &RequestHead<'_, '_>) -> bool {
     request.fields.get("sec-fetch-site").is_some_and(|site| {
         !["same-origin", "same-site", "none"].iter().any(|own| site == own.as_bytes())
     })
 }
 
-/// The task that makes a variant. It goes on whatever becomes of the client that wanted it first.
+/// The task that makes a variant. It continues even if the client that first requested the variant
+/// disconnects.
 pub(crate) struct CompressionTask {
     pub(crate) resource: Arc<Resource>,
     pub(crate) coding: Encoding,
@@ -122,14 +124,14 @@ pub(crate) struct CompressionTask {
     pub(crate) pins: Arc<Pins>,
     pub(crate) peer_client: Option<Rc<PeerClient>>,
     pub(crate) remotes: Rc<Remotes>,
-    /// Of the client.
+    /// Address of the client.
     pub(crate) address: IpAddr,
 }
 
-/// Why nothing was compressed.
+/// The reason why nothing was compressed.
 #[derive(Clone, Copy, Debug)]
 enum Skipped {
-    /// It gains too little, or is too long all the same.
+    /// Compression gains too little, or the result is still too long.
     Useless,
     Busy,
     Memory,
@@ -189,7 +191,7 @@ impl CompressionTask {
         }
     }
 
-    /// Asks other nodes, where they have the same object.
+    /// Asks other nodes, if they have the same object.
     async fn sought(&self, flight: &CompressionFlight) -> HeadSought<Compressed> {
         match self.peers() {
             Some(peers) => peers.seek_head(flight.name(), |head, _| read(head)).await,
@@ -223,7 +225,7 @@ impl CompressionTask {
         let Resource { route, variants, .. } = &*self.resource;
         let plain = &variants.plain;
         let mut stream = self.stream(plain);
-        // A slow source does not occupy a compressor.
+        // Awaited before a thread is reserved: a slow source must not occupy a compressor.
         let mut first = Some(stream.whole_segment(0).await?);
         let mut place = self.compressor.enter().await?;
         let level = match (&route.compression, place.is_hurried) {
@@ -256,7 +258,7 @@ impl CompressionTask {
         Ok((bytes, made))
     }
 
-    /// Puts the bytes into memory, and lets the cluster know where they are.
+    /// Stores the bytes in memory and announces them to the cluster.
     async fn keep(&self, object: &Object, bytes: Vec<u8>) -> Result<(), Skipped> {
         if !self.store.may_fill() {
             return Err(Skipped::Memory);
@@ -267,7 +269,7 @@ impl CompressionTask {
             Acquired::Fill(filler) => {
                 let segment = Arc::clone(filler.segment());
                 match self.peers() {
-                    // Its end tells as much.
+                    // A dropped sender counts as well.
                     Some(peers) => drop(peers.fill(filler, made).await),
                     None => read_all(&made, filler).await,
                 }
@@ -331,7 +333,7 @@ fn digest_of(bytes: &[u8]) -> [u8; 8] {
     [a, b, c, d, e, f, g, h]
 }
 
-/// Those of compressions, of their bytes before, and of those behind.
+/// The counters of compressions, of input bytes, and of output bytes.
 pub(crate) fn counters_of(coding: Encoding) -> [Counter; 3] {
     match coding {
         Encoding::Br => {

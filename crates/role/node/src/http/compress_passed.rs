@@ -1,7 +1,7 @@
-//! Compression of responses that are passed on and not stored, where the route allows it.
+//! Compression of responses that are passed on without being stored, if the route allows it.
 //!
-//! Each piece is encoded by the worker as it comes, at a low level; of a response whose length nobody
-//! knows, all that came is sent at once.
+//! The worker encodes each piece as it is received, at a low level; for a response of unknown length
+//! all encoded data is flushed at once.
 
 use std::cell::Cell;
 use std::fmt;
@@ -21,9 +21,9 @@ use crate::model::compression::Compression;
 /// How responses to one request are compressed.
 pub(crate) struct PassedCompression<'a> {
     rules: &'a Compression,
-    /// `None`: the client gets plain bytes.
+    /// `None`: the client is sent unencoded bytes.
     coding: Option<Encoding>,
-    /// Encoders that the worker has.
+    /// Number of encoders in use on this worker.
     places: &'a Rc<Cell<usize>>,
     counters: &'a Arc<CoreCounters>,
 }
@@ -67,14 +67,14 @@ impl ReplyCoding for PassedCompression<'_> {
             return None;
         }
         let mut lines = Vec::new();
-        // Whatever the application says of it: that may be replaced on the way.
+        // Added even if the application sends Vary, whose lines may be replaced later.
         encode::write_field(&mut lines, "Vary", b"Accept-Encoding");
         let encoder = self.coding.and_then(|coding| self.encoder(coding));
         let Some(encoder) = encoder else {
             return Some(CodedReply { without: Vec::new(), lines, body: None });
         };
         encode::write_field(&mut lines, "Content-Encoding", encoder.coding.as_str().as_bytes());
-        // Nobody can get a part of it, nor the same bytes again.
+        // Neither a range nor identical bytes can be requested later.
         let mut without = vec!["accept-ranges".to_owned()];
         if let Some(tag) = head.fields.get("etag").filter(|tag| tag.starts_with(b"\"")) {
             without.push("etag".to_owned());
@@ -86,7 +86,7 @@ impl ReplyCoding for PassedCompression<'_> {
 
 /// The encoder of one response.
 struct PassedEncoder {
-    /// `None`: it has ended.
+    /// `None`: the stream has ended.
     encoder: Option<Encoder>,
     coding: Encoding,
     places: Rc<Cell<usize>>,

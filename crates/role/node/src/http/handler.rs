@@ -48,13 +48,13 @@ pub struct NodeHandler {
     /// The client of other nodes, if this node reads from their memory.
     peer_client: Option<Rc<PeerClient>>,
     view: RefCell<CatalogView>,
-    /// This worker's shares of the pools that it has sent requests to, by their names.
+    /// This worker's shares of the pools to which it has sent requests, by name.
     servers: RefCell<HashMap<String, Rc<WorkerGroup>>>,
-    /// Encoders of responses that are passed on.
+    /// Encoders in use for responses that are passed on.
     passed_encoders: Rc<Cell<usize>>,
 }
 
-/// The current catalog, as this worker last loaded it, and the worker's index of it.
+/// The current catalog, as last loaded by this worker, and the worker's index of it.
 struct CatalogView {
     cache: Cache<Arc<arc_swap::ArcSwap<Catalog>>, Arc<Catalog>>,
     catalog: Arc<Catalog>,
@@ -84,7 +84,7 @@ impl NodeHandler {
         handler
     }
 
-    /// Returns the memory of this worker each time that the node goes off.
+    /// Releases this worker's memory each time that the node is switched off.
     fn release_when_off(self: &Rc<Self>) {
         let (handler, mut seen) = (Rc::downgrade(self), self.node.power.releases());
         self.context.worker().on_tick(move || {
@@ -108,7 +108,7 @@ impl NodeHandler {
         (Arc::clone(&view.catalog), Rc::clone(&view.remotes))
     }
 
-    /// The current view: one atomic load if there was no reload.
+    /// The current view: one atomic load unless there was a reload.
     fn view(&self) -> RefMut<'_, CatalogView> {
         let mut view = self.view.borrow_mut();
         let current = Arc::as_ptr(view.cache.load());
@@ -140,7 +140,7 @@ impl NodeHandler {
         }
     }
 
-    /// Lets those who choose nodes know how large the object is that a request was answered with.
+    /// Records the size of the object that answered a request, for processes that select nodes.
     fn tell_served(
         &self,
         resource: &Resource,
@@ -157,7 +157,7 @@ impl NodeHandler {
         }
     }
 
-    /// Answers a dispatcher's health check: 503 stops new requests.
+    /// Answers a dispatcher's health check: 503 makes it stop sending requests.
     fn health(&self, reply: &mut Reply<'_>) {
         let leaving = self.node.leaving.load(Ordering::Relaxed);
         let (status, body): (u16, &[u8]) = match leaving || self.context.worker().is_draining() {
@@ -217,7 +217,8 @@ impl Handler for NodeHandler {
         }
     }
 
-    /// Of an object that this worker knows. Before a node has answered for it once, nobody knows.
+    /// The size of an object in this worker's index. The size is unknown until a node has served
+    /// the object once.
     fn expected_bytes(&self, request: &RequestHead<'_, '_>) -> Option<u64> {
         let is_whole = request.method == Method::Get && is_simple(request);
         let view = is_whole.then(|| self.view())?;
@@ -230,7 +231,7 @@ impl Handler for NodeHandler {
         view.worker_index.with(route.index, key, bytes)?
     }
 
-    /// Else each request would be parsed twice, for an answer that only what was kept can be.
+    /// Without stored responses, requests would be parsed twice in vain.
     fn answers_quickly(&self) -> bool {
         self.view().catalog.sites().keeps_responses()
     }
@@ -282,13 +283,13 @@ impl Handler for NodeHandler {
     }
 }
 
-/// A request that cannot be answered from memory alone.
+/// A request that cannot be answered from the worker's index.
 struct SlowRequest<'a> {
     handler: &'a NodeHandler,
     catalog: Arc<Catalog>,
     worker_index: Rc<WorkerIndex>,
     remotes: Rc<Remotes>,
     site: Arc<Site>,
-    /// The route of its path.
+    /// The route of the request's path.
     route: Arc<Route>,
 }

@@ -53,7 +53,8 @@ impl Listing {
                 cut = true;
                 break;
             }
-            // What no request gets (a link that dangles or leads out) is not shown.
+            // Files that no request could get (dangling links, links that lead out of the root) are
+            // not listed.
             match root.look_at(&full) {
                 Ok(FileKind::File(stamp)) => entries.push(ListingEntry {
                     name,

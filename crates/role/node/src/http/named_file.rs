@@ -13,7 +13,7 @@ use crate::model::file_names::{NAMING_FIELDS, NameFault};
 use crate::model::object::Object;
 use crate::model::pool_backend::PoolBackend;
 
-/// Fields of a response that describe its body or its receipt, not the file.
+/// Fields of a response that describe its body or its transfer, not the file.
 const OF_BODY: &[&str] = &[
     "accept-ranges",
     "age",
@@ -30,7 +30,7 @@ const OF_BODY: &[&str] = &[
     "server",
 ];
 
-/// Fields that the file would have: of no use where the client gets something else in its place.
+/// Fields that concern the file: useless if another reply is sent in its place.
 const OF_FILE: &[&str] = &[
     "cache-control",
     "content-disposition",
@@ -40,24 +40,24 @@ const OF_FILE: &[&str] = &[
     "pragma",
 ];
 
-/// Orders to nginx; those that it knows begin so.
+/// Prefix of the fields that instruct nginx.
 const ORDERS: &[u8] = b"x-accel-";
 
 /// A response that names a file.
 pub(crate) struct NamedFile {
     /// The key of the file.
     pub(crate) key: Result<Vec<u8>, NameFault>,
-    /// For the log.
+    /// The name, for the log.
     pub(crate) told: String,
-    /// Content-Type of the application, if it says one.
+    /// Content-Type of the application, if it sends one.
     content_type: Option<String>,
-    /// Whole lines of the application, without Content-Type.
+    /// Complete field lines of the application, without Content-Type.
     own: Vec<u8>,
-    /// Whole lines of the route.
+    /// Complete field lines of the route.
     of_route: Box<[u8]>,
-    /// Names of fields that are neither the application's nor the file's.
+    /// Names of fields that are taken neither from the application nor from the file.
     without: Vec<String>,
-    /// Whole lines on how the cache of the pool handled the request.
+    /// Complete field lines on how the cache of the pool handled the request.
     pub(crate) cache: Vec<u8>,
 }
 
@@ -74,8 +74,8 @@ impl NamedFile {
         let says =
             |name: &str| is_listed(without, name.as_bytes()) || head.fields.get(name).is_some();
         if !says("cache-control") && !says("expires") {
-            // The application decides for each request who may have the file; caches would keep a file with
-            // a date without being told.
+            // The application authorises each request for the file; caches would store a file with a date
+            // unless told otherwise.
             own.extend_from_slice(b"Cache-Control: private\r\n");
         }
         let content_type =
@@ -93,13 +93,13 @@ impl NamedFile {
         }
     }
 
-    /// The client's session is at the server that named the file: whole lines that say so.
+    /// Adds the lines that assign the client's session to the server that named the file.
     pub(crate) fn begin_session(&mut self, lines: &[u8]) {
         self.own.extend_from_slice(lines);
     }
 
-    /// The application's fields of a reply with something else than the file, which is for nobody but its
-    /// client; and `cache`.
+    /// The application's fields of a reply that is sent in place of the file and must not be stored; and
+    /// `cache`.
     pub(crate) fn lines_without_file(&self, cache: &[u8]) -> Vec<u8> {
         let mut lines =
             without_lines(&self.own, |name| is_one_of(OF_FILE, name) || is_targeted(name));
@@ -130,7 +130,7 @@ impl NamedFile {
     }
 }
 
-/// Whether a field says nothing of a file in place of the body.
+/// Whether a field does not apply to a file sent in place of the body.
 pub(crate) fn is_of_body(name: &[u8]) -> bool {
     let is_order = name.get(..ORDERS.len()).is_some_and(|it| it.eq_ignore_ascii_case(ORDERS));
     is_order || is_one_of(OF_BODY, name) || is_one_of(&NAMING_FIELDS, name)

@@ -1,4 +1,4 @@
-//! Sends uncacheable responses of origins on to one client.
+//! Passes uncacheable responses of origins on to one client.
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use crate::limits::{PASS_SLOW_BYTES_PER_S, PASS_SLOW_GRACE_MS, STREAM_BYTES};
 use crate::model::fault::fetch_error;
 use crate::model::route::Route;
 
-/// How the body of a passed answer is delimited.
+/// How the body of a passed response is delimited.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Framing {
     /// There is none (RFC 9110 6.4.1).
@@ -25,7 +25,7 @@ enum Framing {
     Close,
 }
 
-/// Passes a response on as it arrives, to a client at `address`.
+/// Passes a response on as it is received, to a client at `address`.
 pub(crate) async fn pass(
     reply: &mut ReplySink<'_>,
     route: &Route,
@@ -69,15 +69,15 @@ pub(crate) async fn pass(
 struct PassedClient {
     place: PassPermit,
     address: IpAddr,
-    /// How far it is behind the rate below which it is slow.
+    /// How far it is behind [`PASS_SLOW_BYTES_PER_S`], in milliseconds.
     behind_ms: u64,
     /// Its permit as a slow client, once it is slow.
     slow: Option<SlowClientPermit>,
 }
 
 impl PassedClient {
-    /// Sends the queued bytes. A client that turns out to be slow is disconnected if its
-    /// address already has too many slow ones.
+    /// Sends the queued bytes. A client found to be slow is disconnected if its address already has
+    /// too many slow clients.
     async fn take(&mut self, reply: &mut ReplySink<'_>) -> Result<(), ExchangeError> {
         if self.slow.is_some() {
             return reply.flush().await;

@@ -1,4 +1,4 @@
-//! Copies of a few bytes of an object, for clients that are sent no segments.
+//! Copies of small pieces of an object, for clients that are not sent whole segments.
 
 use std::fs::File;
 use std::future::poll_fn;
@@ -30,7 +30,7 @@ pub(super) async fn copy(
     Ok(copied as u64)
 }
 
-/// Appends up to `bytes` bytes of a body; returns the number received.
+/// Appends up to `bytes` bytes of a body; returns the number appended.
 pub(super) async fn pass_some(reply: &mut ReplySink<'_>, body: &mut Body, bytes: u64) -> u64 {
     let mut buffer = Buffer::take();
     let mut left = bytes;

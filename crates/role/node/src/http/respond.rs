@@ -24,11 +24,11 @@ pub(crate) enum ResponsePlan {
     Failed,
     /// 416.
     Unsatisfiable,
-    /// 200 with all of it.
+    /// 200 with the whole object.
     Whole,
     /// 206 with one range.
     Part(Range<u64>),
-    /// 206 with several.
+    /// 206 with several ranges.
     Parts(Parts),
 }
 
@@ -49,7 +49,7 @@ impl ResponsePlan {
         }
     }
 
-    /// The body's first byte in the object.
+    /// Offset of the first byte of the body in the object.
     pub(crate) fn first_byte(&self) -> u64 {
         match self {
             Self::Part(part) => part.start,
@@ -59,7 +59,7 @@ impl ResponsePlan {
     }
 }
 
-/// Whether a request has none of the fields that [`plan`] evaluates: most have none.
+/// Whether a request has none of the fields that [`plan`] evaluates, as most have not.
 pub(crate) fn is_simple(request: &RequestHead<'_, '_>) -> bool {
     [
         Known::Range,
@@ -80,8 +80,8 @@ pub(crate) fn plan(request: &RequestHead<'_, '_>, object: &Object, now_unix: u64
         Precondition::Failed => return ResponsePlan::Failed,
         Precondition::Proceed => {}
     }
-    // A file has no `Date` that a client could compare: it may have been written twice within the
-    // second that it got. Its tag is what tells.
+    // A file has no `Date` to compare its time with: it may have been written twice within the second
+    // of its time stamp. Only its tag distinguishes versions.
     let made_unix = object.made_unix_s().unwrap_or(0);
     let for_ranges = object.range_validators();
     match range::ranges(request, &for_ranges, made_unix, object.bytes(), RANGES_MAX) {
@@ -96,16 +96,16 @@ pub(crate) fn plan(request: &RequestHead<'_, '_>, object: &Object, now_unix: u64
 pub(crate) struct ReplyLines<'a> {
     /// Content-Type, for the parts of a body.
     pub(crate) content_type: Cow<'a, str>,
-    /// Whole lines.
+    /// Complete field lines.
     pub(crate) lines: Cow<'a, [u8]>,
-    /// Whole lines on how the cache served it.
+    /// Complete field lines on how the cache served it.
     pub(crate) cache: Cow<'static, [u8]>,
-    /// Whole lines of 412 and 416, in place of both.
+    /// Complete field lines of 412 and 416, which replace both.
     pub(crate) refusal: Cow<'a, [u8]>,
 }
 
 impl<'a> ReplyLines<'a> {
-    /// Those of `object` itself, of `route`.
+    /// The lines of `object` itself, which belongs to `route`.
     pub(crate) fn of(object: &'a Object, route: &'a Route, cache: Cow<'static, [u8]>) -> Self {
         Self {
             content_type: Cow::Borrowed(&object.content_type),
@@ -166,7 +166,7 @@ pub(crate) fn write_head(
     boundary
 }
 
-/// Ends a head with the lines of `object`.
+/// Ends a head with a `Date`, unless the lines of `object` have one.
 pub(crate) fn end_head(reply: &mut Reply<'_>, object: &Object) {
     match object.made_unix_s() {
         Some(_) => reply.end_dated_head(),
@@ -174,7 +174,7 @@ pub(crate) fn end_head(reply: &mut Reply<'_>, object: &Object) {
     }
 }
 
-/// Lines on how the cache served the reply, and its age.
+/// Field lines on how the cache served the reply, and its age.
 pub(crate) fn cache_lines(
     resource: &Resource,
     result: CacheResult,
@@ -189,23 +189,24 @@ pub(crate) fn cache_lines(
     }
 }
 
-/// How a stored response of a pool came to answer a request.
+/// How a stored pool response was found for a request.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct StoredStatus<'k> {
     /// Why the request was forwarded; `None`: a hit.
     pub(crate) forwarded: Option<ForwardReason>,
-    /// What the server answered, if the client gets another status.
+    /// The server's status, if the client is sent another one.
     pub(crate) forward_status: Option<u16>,
-    /// Whether another request had it forwarded; `Some(false)`: it waited for one in vain.
+    /// Whether another request was forwarded for it; `Some(false)`: it waited for one without getting
+    /// a usable response.
     pub(crate) collapsed: Option<bool>,
-    /// The key, if clients are told.
+    /// The key, if it is shown to clients.
     pub(crate) key: Option<&'k [u8]>,
-    /// A token: why, where that is not evident.
+    /// The reason as a token, if it is not evident.
     pub(crate) detail: Option<&'static str>,
 }
 
 impl StoredStatus<'_> {
-    /// Lines on how the cache served a reply with status `sent`, and its age.
+    /// Field lines on how the cache served a reply with status `sent`, and its age.
     pub(crate) fn lines(
         &self,
         (resource, sent): (&Resource, u16),
@@ -214,13 +215,13 @@ impl StoredStatus<'_> {
     ) -> Vec<u8> {
         let Some(freshness) = resource.freshness() else { return Vec::new() };
         let (rules, resident_ms) = freshness.rules(now_ms);
-        // For the client the cluster is one cache. (Where a server has been asked, too, that counts.)
+        // For the client the cluster is one cache, unless a server was asked, too.
         let was_asked = self.forward_status.is_some() || self.detail.is_some();
         let is_peers = result == CacheResult::Peer && !was_asked;
         let forwarded = self.forwarded.filter(|_| !is_peers);
         let mut lines = format!("Age: {}\r\n", freshness.age_s(now_ms)).into_bytes();
         let is_new = self.forward_status.is_none() && self.collapsed != Some(true);
-        // Of a part, or where the client has the whole already, it is not that of the reply.
+        // For a part, or a 304, the stored status differs from that of the reply.
         let stored_status = resource.variants.plain.status();
         let forward_status =
             self.forward_status.or((stored_status != sent).then_some(stored_status));
@@ -256,15 +257,14 @@ fn write_multipart_head(
     (object, lines): (&Object, &ReplyLines<'_>),
     parts: &Parts,
 ) -> Boundary {
-    // Unlike any line of the file with overwhelming probability, and different
-    // for every reply.
+    // Differs from any line of the file with overwhelming probability, and between replies.
     let seed = skep_units::stable_hash(&lines.lines, reply.context().worker().now_ms());
     let boundary = Boundary::new(seed);
     reply.start(206);
     let bytes = multipart::body_bytes(&boundary, &lines.content_type, parts, object.bytes());
     reply.field_number("Content-Length", bytes);
     reply.field("Content-Type", &multipart_type(&boundary));
-    // The part heads say the type of the bytes; the reply says its own.
+    // The heads of the parts have the type of the bytes; the reply has its own.
     reply.lines(&without_lines(&lines.lines, is_type));
     boundary
 }

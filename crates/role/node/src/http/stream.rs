@@ -1,12 +1,11 @@
-//! Sends the bytes of an object that are not all in memory.
+//! Sends the bytes of an object, not all of which are in memory.
 //!
-//! Bytes come from segments: those in memory, those that another request is filling, and
-//! those that this request fills, on a thread of the pool if it must wait for the disk. A
-//! fill runs at the disk's speed, never at a client's. Files larger than the cache bypass it
-//! in small pieces.
+//! Bytes come from segments: those in memory, those that another request is filling, and those that
+//! this request fills, on a thread of the disk pool if it must wait for the disk. A fill runs at the
+//! disk's speed, never at a client's. Files larger than the cache bypass it in small pieces.
 //!
-//! Each piece is published only after a check that the file is still in the version that
-//! the head of the reply promised.
+//! Each piece is published only after a check that the file still has the version that the head of
+//! the reply promised.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -74,37 +73,37 @@ pub(crate) struct ObjectStream<'a> {
     pub(crate) object: &'a Arc<Object>,
     pub(crate) counters: &'a Arc<CoreCounters>,
     pub(crate) upstream: Upstream<'a>,
-    /// How the cache found the object.
+    /// The cache result of the object's look-up.
     pub(crate) cache_result: CacheResult,
-    /// The open file, once it was needed.
+    /// The open file, if it was needed.
     pub(crate) file: Option<Arc<File>>,
-    /// The segment that [`ObjectStream::prepare`] got.
+    /// The segment fetched by [`ObjectStream::prepare`].
     pub(crate) prepared: Option<(u32, Arc<Segment>)>,
     pub(crate) client: Client<'a>,
     /// The pace of the client.
     pub(crate) pace: ClientPace,
-    /// The segments after the one that is being sent.
+    /// The pinned segments after the one that is being sent.
     pub(crate) ahead: VecDeque<(u32, Pin)>,
-    /// The segment that this reply has reached: it was filled, if there was room.
+    /// The last segment that this reply has reached, which was filled if there was room.
     pub(crate) entered: Option<u32>,
 }
 
 /// The client that receives the bytes.
 pub(crate) struct Client<'a> {
-    /// The address that it is accounted by.
+    /// The address to which its memory is charged.
     pub(crate) address: IpAddr,
     pub(crate) pins: &'a Arc<Pins>,
 }
 
 impl ObjectStream<'_> {
-    /// Whether the object bypasses the cache because of its size. Nodes together can keep what
-    /// one alone cannot; and another request to an origin costs more than caching.
+    /// Whether the object bypasses the cache because of its size. Nodes together can cache what one
+    /// node cannot; and another request to an origin costs more than caching.
     fn is_too_large(&self) -> bool {
         self.upstream.is_disk() && self.object.bytes() > self.store.capacity_bytes()
     }
 
-    /// Obtains the first bytes before a head promises them: opens the file if it will be
-    /// needed, and gets the first segment. Returns the cache's result.
+    /// Fetches the first bytes before a head promises them: opens the file if it will be needed, and
+    /// gets the first segment. Returns the cache result.
     pub(crate) async fn prepare(
         &mut self,
         first_byte: u64,
@@ -113,7 +112,7 @@ impl ObjectStream<'_> {
         if self.finds_no_room(index) || self.bypasses_cache(index).await {
             let is_only_way = self.upstream.is_peer_disk() || self.upstream.is_memories();
             if is_only_way || !self.does_without_pin() {
-                // There is no other way from another node's disk to a client.
+                // Bytes of another node's disk, or of memories only, cannot be sent in any other way.
                 return Err(FetchError::NoMemory);
             }
             if !self.upstream.is_origin() {
@@ -133,7 +132,7 @@ impl ObjectStream<'_> {
         }
         let first = poll_fn(|cx| segment.poll_more(cx, 0)).await;
         first?;
-        // The request that got the object's head got the bytes as well, or had them.
+        // The request that fetched the object's head fetched the bytes as well, or found them.
         let is_known = self.cache_result == CacheResult::Hit || found == CacheResult::Fill;
         let result = if is_known { found } else { self.cache_result };
         let is_from_peer = segment.is_from_peer();
@@ -150,7 +149,7 @@ impl ObjectStream<'_> {
         Ok((Some(Arc::downgrade(&segment)), if is_peers { CacheResult::Peer } else { result }))
     }
 
-    /// All of segment `index`, for a compressor.
+    /// The whole segment `index`, for a compressor.
     pub(crate) async fn whole_segment(&mut self, index: u32) -> Result<Arc<Segment>, FetchError> {
         if self.bypasses_cache(index).await {
             return Err(FetchError::NoMemory);
@@ -171,7 +170,7 @@ impl ObjectStream<'_> {
         }
         let last = ((range.end - 1) / SEGMENT_BYTES) as u32;
         if range.end - range.start <= PIECE_BYTES_MAX {
-            // Not worth to be held for anybody.
+            // Too small to hold a segment for.
             self.pace.takes_at_once();
         }
         for index in (range.start / SEGMENT_BYTES) as u32..=last {
@@ -181,8 +180,8 @@ impl ObjectStream<'_> {
             if let Some(pin) = self.pinned(index, last).await? {
                 part.start += self.send_pinned(reply, &pin, part.clone(), base).await?;
             }
-            // By pieces, and what is left of a segment that is let go. The next ones are, too: it may
-            // take the client minutes to reach them.
+            // The rest of a segment that was released, or all of it, is sent in pieces. The segments
+            // ahead are released, too: it may take the client minutes to reach them.
             if part.start < part.end {
                 self.ahead.clear();
             }
@@ -193,8 +192,8 @@ impl ObjectStream<'_> {
         Ok(())
     }
 
-    /// Segment `index` to be sent without a copy, while the next ones, up to `last`, are
-    /// fetched; `None`: it is sent in pieces.
+    /// Pins segment `index` to be sent without a copy, and fetches the next ones up to `last`;
+    /// `None`: send it in pieces.
     async fn pinned(&mut self, index: u32, last: u32) -> Result<Option<Pin>, FetchError> {
         self.ahead.retain(|(ahead, _)| *ahead >= index);
         if self.pace.is_sent_copies() && self.does_without_pin() {
@@ -218,7 +217,7 @@ impl ObjectStream<'_> {
         for next in wanted.start.max(begun)..wanted.end {
             match self.pin(next).await {
                 Ok(Some(pin)) if next <= last => self.ahead.push_back((next, pin)),
-                // For the next request; this one can do without.
+                // Read ahead for the next request; this one does not need it.
                 Ok(_) => {}
                 Err(_) if next > last => {}
                 Err(error) => return Err(error),
@@ -227,12 +226,12 @@ impl ObjectStream<'_> {
         Ok(Some(pin))
     }
 
-    /// Starts to fetch the segments of the next requests, for a reply that is too small to hold
-    /// any of them.
+    /// Starts to fetch the segments that the next requests will need, for a reply that is too small
+    /// to pin any.
     async fn read_ahead(&mut self, index: u32, last: u32) {
         for next in self.ahead(index, last).filter(|next| *next > last) {
             if !self.bypasses_cache(next).await {
-                // This reply can do without.
+                // This reply does not need it.
                 let _ = self.segment(next).await;
             }
         }
@@ -257,8 +256,8 @@ impl ObjectStream<'_> {
         Ok(pin)
     }
 
-    /// Sends bytes `part` of a segment that begins at `base`, as they arrive; returns how many
-    /// were sent before the client turned out to be slow.
+    /// Sends bytes `part` of a segment that begins at `base`, as they arrive; returns the number sent
+    /// before the client turned out to be slow.
     async fn send_pinned(
         &mut self,
         reply: &mut ReplySink<'_>,
@@ -294,7 +293,8 @@ impl ObjectStream<'_> {
                 at -= reply.take_back_unsent() as u32;
                 break;
             }
-            // It holds what nobody could get again, for as long as others do without.
+            // The reply holds bytes that cannot be fetched again, as long as nobody else needs the
+            // memory.
             if !self.store.may_fill() {
                 return Err(FetchError::NoMemory.into());
             }
@@ -302,8 +302,8 @@ impl ObjectStream<'_> {
         Ok(u64::from(at - start))
     }
 
-    /// Sends a copy of the first bytes of `part`, which lies in one segment; returns their
-    /// number. No segment is held while the client receives them.
+    /// Sends a copy of the first bytes of `part`, which is within one segment; returns their number.
+    /// No segment is held while the client receives them.
     async fn send_piece(
         &mut self,
         reply: &mut ReplySink<'_>,
@@ -327,8 +327,8 @@ impl ObjectStream<'_> {
         Ok(bytes)
     }
 
-    /// A segment for a moment. The first reply that reaches it has it filled, for others, too,
-    /// if there is room.
+    /// The segment, held briefly. The first reply that reaches it fills it, for others as well, if
+    /// there is room.
     async fn in_memory(&mut self, index: u32) -> Result<Option<Arc<Segment>>, FetchError> {
         if let Some((_, segment)) = self.prepared.take_if(|(prepared, _)| *prepared == index) {
             self.entered = Some(index);
@@ -350,8 +350,8 @@ impl ObjectStream<'_> {
         Ok(Some(self.segment(index).await?.0))
     }
 
-    /// Waits for memory for a segment of another node's file: there is no other way to get it,
-    /// and a waiting reply holds nothing.
+    /// Waits for memory for a segment of another node's file: it cannot be sent in any other way, and
+    /// a waiting reply holds no memory.
     async fn wait_for_room(&self, index: u32) -> Result<(), FetchError> {
         for _ in 0..ROOM_WAITS_MAX {
             if !self.bypasses_cache(index).await {
@@ -411,8 +411,8 @@ impl ObjectStream<'_> {
         Err(failed.into())
     }
 
-    /// Whether the bytes of a segment can be fetched again, in pieces, after it is released:
-    /// not those that no version names, nor those that arrive whole or not at all.
+    /// Whether the bytes of a segment can be fetched again, in pieces, after it is released: not if
+    /// no version identifies them, or if they are sent only as a whole.
     fn does_without_pin(&self) -> bool {
         let has_parts = |remote: &Remote| remote.has_parts(self.object.bytes());
         self.object.bytes() <= PIECE_BYTES_MAX
@@ -433,7 +433,7 @@ impl ObjectStream<'_> {
                 && !self.store.room_to_fill(self.fills()).await)
     }
 
-    /// Whether there is still no room, after a wait for it when the object was received.
+    /// Whether there is still no room after waiting for it when the object was received.
     fn finds_no_room(&self, index: u32) -> bool {
         self.upstream.is_origin()
             && self.cache_result == CacheResult::Fill
@@ -441,14 +441,14 @@ impl ObjectStream<'_> {
             && !self.store.has(&self.object.segment_name(index))
     }
 
-    /// The fills by the route's origins.
+    /// The fills of the route's origins or pool.
     fn fills(&self) -> Option<&Fills> {
         let of_pool = || self.route.pool_cache().map(|cache| &*cache.fills);
         self.route.origin().map(|origin| &*origin.fills).or_else(of_pool)
     }
 
-    /// Segments to read ahead while `index` is sent, the last of this reply being `last`.
-    /// Beyond it only those that may be remote: disks read ahead themselves.
+    /// Segments to read ahead while `index` is sent; `last` is the last one of this reply. Segments
+    /// beyond it are included only if they may be remote: disks read ahead themselves.
     fn ahead(&self, index: u32, last: u32) -> Range<u32> {
         if !self.store.may_pin() {
             return 0..0;
@@ -458,7 +458,7 @@ impl ObjectStream<'_> {
         prefetch(index, last, self.object.segments() - 1, reader)
     }
 
-    /// Gets a segment, and starts its fill if there is none.
+    /// Gets a segment, and starts its fill if necessary.
     async fn segment(&mut self, index: u32) -> Result<(Arc<Segment>, CacheResult), FetchError> {
         match self.store.acquire(self.object.wanted(index)) {
             Acquired::Ready(segment) => Ok((segment, CacheResult::Hit)),
@@ -515,7 +515,7 @@ impl ObjectStream<'_> {
     ) -> Result<(), FetchError> {
         let (_, stamp) = must_have(self.object.file())?;
         let base = u64::from(index) * SEGMENT_BYTES;
-        // Few reads fail.
+        // Counted before the read: few reads fail.
         self.counters.add(Counter::ClusterOriginBytes, filler.segment().len().into());
         let read = filler.begin_backend_read();
         if u64::from(filler.segment().len()) <= INLINE_READ_BYTES_MAX {
@@ -565,7 +565,7 @@ impl ObjectStream<'_> {
     }
 }
 
-/// The file of an object that comes from one: its source and [`Upstream`] say the same.
+/// The file of an object that is one, as its source and [`Upstream`] agree.
 fn must_have<T>(file: Option<T>) -> Result<T, FetchError> {
     debug_assert!(file.is_some(), "an object that a disk has is a file");
     file.ok_or(FetchError::Abandoned)

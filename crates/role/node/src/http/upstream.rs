@@ -1,4 +1,4 @@
-//! The source of a reply's bytes that are not in memory.
+//! The source of those bytes of a reply that are not in memory.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -12,20 +12,20 @@ use crate::peers::PeerClient;
 pub(crate) enum Upstream<'a> {
     /// This node's disk.
     Disk,
-    /// A disk that all nodes share, after their memories.
+    /// A disk that all nodes share, after the other nodes' memories.
     SharedDisk(&'a PeerClient),
-    /// Another node's disk, after the memories of all.
+    /// Another node's disk, after the memories of all nodes.
     PeerDisk(&'a PeerClient),
     /// Origins of this resource, after the memories of other nodes.
     Origin(&'a Rc<Remotes>, &'a Arc<Resource>),
-    /// Nothing but memories, for this response of a pool: other nodes', if there are any.
+    /// Memories only, for this pool response: those of other nodes, if there are any.
     Memories(Option<&'a PeerClient>, &'a Arc<Resource>),
     /// The same, for a compressed variant.
     Compressed(Option<&'a PeerClient>),
 }
 
 impl<'a> Upstream<'a> {
-    /// That of `object`, a variant of `resource`.
+    /// The source of `object`, a variant of `resource`.
     pub(crate) fn of(
         resource: &'a Arc<Resource>,
         object: &Object,
@@ -55,7 +55,7 @@ impl<'a> Upstream<'a> {
         matches!(self, Self::PeerDisk(_))
     }
 
-    /// Whether what is in no memory is nowhere.
+    /// Whether bytes that are in no memory are lost.
     pub(crate) fn is_memories(&self) -> bool {
         matches!(self, Self::Memories(..) | Self::Compressed(_))
     }

@@ -1,4 +1,4 @@
-//! What the servers of a pool say of themselves: memory, threads, sessions, versions.
+//! The status that the servers of a pool report: memory, threads, sessions, versions.
 //!
 //! ```text
 //!   config [pool.status] -> AgentSpec
@@ -6,8 +6,8 @@
 //!                              v
 //!        ask_once (skep-proxy): GET -> tomcat | php_fpm | json -> Findings -> AgentReport
 //! ```
-//! Invariants: nothing here has an effect on which server gets requests. Each question has a limit of
-//! time and bytes, and a server gets one at a time.
+//! Invariants: nothing here affects which server gets requests. Each status request is limited in time and
+//! bytes, and a server gets one at a time.
 
 mod json;
 mod php_fpm;
@@ -29,22 +29,22 @@ use skep_units::{Now, ServerAddress};
 use crate::limits::{AGENT_BODY_BYTES_MAX, AGENT_LOOK_MS, AGENT_NUMBER_MAX, AGENT_TEXT_BYTES_MAX};
 use crate::model::pool_protocol::{PoolError, read_line};
 
-/// What a server has said of itself, and when.
+/// The status that a server has reported, and its age.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AgentReport {
-    /// Time since it was found; `None`: never.
+    /// Time since the status was received; `None`: never.
     pub age_ms: Option<u64>,
     /// Version of the server or application.
     pub version: Option<String>,
-    /// Names with units and values.
+    /// Names, which end in units, and values.
     pub values: Vec<(String, f64)>,
     /// Sessions of each of its applications, by path.
     pub sessions: Vec<(String, u64)>,
-    /// Why the last question had no answer; the rest is then older.
+    /// Why the last status request failed; the rest is then older.
     pub error: Option<String>,
 }
 
-/// What came of one question.
+/// The result of one status request.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Findings {
     version: Option<String>,
@@ -52,7 +52,7 @@ struct Findings {
     sessions: Vec<(String, u64)>,
 }
 
-/// What is asked, and where.
+/// How the status is requested, and where.
 #[derive(Debug, PartialEq)]
 pub(crate) struct AgentSpec {
     agent: StatusAgent,
@@ -63,9 +63,9 @@ pub(crate) struct AgentSpec {
     values: Vec<(String, String)>,
     interval_ms: u64,
     timeout_ms: u64,
-    /// At the server's address.
+    /// The protocol at the server's own address.
     protocol: MemberProtocol,
-    /// At an address of its own.
+    /// The protocol at a separate status address.
     protocol_apart: MemberProtocol,
 }
 
@@ -76,10 +76,10 @@ pub(crate) struct Agents {
     servers: Mutex<BTreeMap<String, AgentPoll>>,
 }
 
-/// A server, as far as it was asked.
+/// The state of the requests to one server.
 #[derive(Debug, Default)]
 struct AgentPoll {
-    /// Where, if not at its own address.
+    /// The separate status address, if there is one.
     address: Option<ServerAddress>,
     is_waiting: bool,
     found: Option<(Now, Findings)>,
@@ -99,7 +99,7 @@ impl AgentSpec {
             StatusAgent::Json | StatusAgent::Off => "/".to_owned(),
         });
         let protocol = match protocol {
-            // The path of php-fpm's status is the name of no script.
+            // The path of php-fpm's status page is not the name of a script.
             MemberProtocol::Fcgi(spec) if config.agent == StatusAgent::PhpFpm => {
                 let script = ScriptSpec::Always(path.as_bytes().into());
                 MemberProtocol::Fcgi(Arc::new(FcgiSpec { script, ..FcgiSpec::clone(spec) }))
@@ -132,17 +132,17 @@ impl Agents {
         Arc::new(Self { spec, servers: Mutex::default() })
     }
 
-    /// Asks by `spec` from now on.
+    /// Uses `spec` for requests from now on.
     pub(crate) fn set(&self, spec: &Arc<AgentSpec>) {
         if **self.spec.load() == **spec {
             return;
         }
         self.spec.store(Arc::clone(spec));
-        // What was found may mean something else now.
+        // The results of the old spec may have another meaning.
         self.lock().values_mut().for_each(|asked| (asked.found, asked.error) = (None, None));
     }
 
-    /// The servers that are asked elsewhere than at their addresses.
+    /// Sets the servers whose status has a separate address.
     pub(crate) fn set_addresses<'a>(&self, servers: impl Iterator<Item = &'a ServerConfig>) {
         let mut known = self.lock();
         for server in servers {
@@ -150,7 +150,7 @@ impl Agents {
         }
     }
 
-    /// Asks the members of `group` on `worker`, until the group is gone.
+    /// Queries the members of `group` on `worker`, until the group is gone.
     pub(crate) fn start(self: &Arc<Self>, group: &Arc<Group>, worker: &WorkerHandle) {
         let (agents, group) = (Arc::downgrade(self), Arc::downgrade(group));
         worker.run(move |worker| {
@@ -158,7 +158,7 @@ impl Agents {
         });
     }
 
-    /// What a server has said; `None`: it is not asked.
+    /// The status of a server; `None`: status is not queried.
     pub(crate) fn report(&self, server: &str) -> Option<AgentReport> {
         if self.spec.load().agent == StatusAgent::Off {
             return None;
@@ -174,14 +174,15 @@ impl Agents {
         Some(AgentReport { age_ms, version, values, sessions, error })
     }
 
-    /// What all servers have said, those that have not yet left out.
+    /// The status of all servers that have been queried.
     pub(crate) fn all(&self) -> Vec<(String, AgentReport)> {
         let names: Vec<String> = self.lock().keys().cloned().collect();
         let reports = names.into_iter().filter_map(|it| Some((it.clone(), self.report(&it)?)));
         reports.filter(|(_, it)| it.age_ms.is_some() || it.error.is_some()).collect()
     }
 
-    /// The servers that are to be asked now, and where. Others are forgotten.
+    /// Returns the servers that are due for a request, with their addresses. Servers no longer in the
+    /// group are removed.
     fn begin(&self, group: &Group) -> Vec<(String, ServerAddress, bool)> {
         let members = group.members();
         let mut servers = self.lock();
@@ -204,11 +205,11 @@ impl Agents {
         let Some(asked) = servers.get_mut(server) else { return };
         asked.is_waiting = false;
         if !Arc::ptr_eq(&self.spec.load(), by) {
-            // A reload has it asked for something else now.
+            // A reload has changed the spec: the result is discarded.
             return;
         }
         let error = found.as_ref().err().cloned();
-        // Once for each time that it begins or ends.
+        // Logged once when a failure begins and once when it ends.
         match (&asked.error, &error) {
             (None, Some(error)) => {
                 tracing::warn!("pool {pool}: no status from server {server}: {error}");
@@ -250,7 +251,7 @@ async fn watch(worker: Rc<Worker>, group: Weak<Group>, agents: Weak<Agents>) {
     }
 }
 
-/// Questions to one server.
+/// Requests to one server.
 struct Asking {
     worker: Rc<Worker>,
     spec: Arc<AgentSpec>,
@@ -277,7 +278,7 @@ impl Asking {
         }
     }
 
-    /// The body of a good answer.
+    /// The body of a successful response.
     async fn get(&self, target: &str) -> Result<String, String> {
         let Self { worker, spec, address, is_apart } = self;
         let authorization = spec.authorization.iter();
@@ -313,7 +314,7 @@ fn refusal(status: u16, target: &str) -> String {
     format!("status {status} for {path}{why}")
 }
 
-/// A text of a server, for people and metrics.
+/// Text of a server, cleaned for people and metrics.
 fn shown(text: &str) -> String {
     let clean = text.trim().chars().map(|it| if it.is_control() { '.' } else { it });
     let mut shown = String::new();
@@ -326,13 +327,13 @@ fn shown(text: &str) -> String {
     shown
 }
 
-/// Numbers of an object, by their keys and names here.
+/// Numbers of an object: `names` maps its keys to the names used here.
 fn numbers(of: &serde_json::Value, names: &[(&str, &str)]) -> Vec<(String, f64)> {
     let number = |(key, name): &(&str, &str)| Some(((*name).to_owned(), number(of.get(*key)?)?));
     names.iter().filter_map(number).collect()
 }
 
-/// The number that `value` is, unless it is beyond all that is counted: sums stay finite, as JSON must be.
+/// The number in `value`, unless it is out of bounds: sums stay finite, as JSON requires.
 fn number(value: &serde_json::Value) -> Option<f64> {
     value.as_f64().filter(|number| number.abs() <= AGENT_NUMBER_MAX)
 }

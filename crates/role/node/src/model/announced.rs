@@ -17,18 +17,18 @@ pub(crate) struct AnnouncedPath {
     pub(crate) relative: Box<[u8]>,
 }
 
-/// The term of one walker; reports of earlier walkers are ignored.
+/// The term of one walker; reports of walkers of earlier terms are ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WalkTerm(u64);
 
-/// What came and went, as much as one message takes.
+/// Added and removed names, as many as one message holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct AnnouncedChanges {
     pub(crate) added: Vec<SegmentName>,
     pub(crate) removed: Vec<SegmentName>,
 }
 
-/// Outlives configs: announced entries stay announced over a reload.
+/// Outlives a config: announced entries stay announced across a reload.
 #[derive(Debug, Default)]
 pub(crate) struct Announced {
     inner: Mutex<AnnouncedState>,
@@ -37,13 +37,13 @@ pub(crate) struct Announced {
 #[derive(Debug, Default)]
 struct AnnouncedState {
     term: u64,
-    /// With the term in which each was found last.
+    /// Each with the term in which it was last found.
     places: HashMap<SegmentName, (AnnouncedPath, u64)>,
-    /// What is to be told: whether each of these is there.
+    /// Changes to report: whether each of these is present.
     changes: BTreeMap<SegmentName, bool>,
-    /// Whether the present walk has found all that there is.
+    /// Whether the current walk has found everything.
     is_complete: bool,
-    /// Names that coordinators may have been told are not here.
+    /// Announced names that coordinators may no longer list here.
     doubted: Vec<SegmentName>,
 }
 
@@ -56,7 +56,7 @@ impl Announced {
         WalkTerm(inner.term)
     }
 
-    /// Adds what was found.
+    /// Adds places that a walk found.
     pub(crate) fn add(
         &self,
         term: WalkTerm,
@@ -73,7 +73,7 @@ impl Announced {
         }
     }
 
-    /// Removes what is gone.
+    /// Removes names that are gone.
     pub(crate) fn remove(&self, term: WalkTerm, gone: impl Iterator<Item = SegmentName>) {
         let mut inner = self.lock();
         if inner.term == term.0 {
@@ -81,8 +81,8 @@ impl Announced {
         }
     }
 
-    /// Ends a complete walk: what only earlier walkers found is gone. `has_all`: there is nothing
-    /// that was not added.
+    /// Ends a complete walk: places that only earlier walkers found are removed. `has_all`: every
+    /// place was added.
     pub(crate) fn settle(&self, term: WalkTerm, has_all: bool) {
         let mut inner = self.lock();
         if inner.term != term.0 {
@@ -94,7 +94,7 @@ impl Announced {
         inner.is_complete = has_all;
     }
 
-    /// There is something that was not added.
+    /// Records that a place was not added.
     pub(crate) fn has_more(&self, term: WalkTerm) {
         let mut inner = self.lock();
         if inner.term == term.0 {
@@ -102,8 +102,8 @@ impl Announced {
         }
     }
 
-    /// Whether all files and folders are announced, once [`Self::changes`] after this call are
-    /// told.
+    /// Whether all files and folders are announced, once [`Self::changes`] called after this have
+    /// been reported.
     pub(crate) fn is_complete(&self) -> bool {
         self.lock().is_complete
     }
@@ -113,8 +113,9 @@ impl Announced {
         self.lock().places.get(&name).map(|(place, _)| place.clone())
     }
 
-    /// Coordinators remove a node as holder if it asks for the name, or is reported not to have
-    /// it: if the name was announced, the folder was between two states for a moment.
+    /// Coordinators remove a node as holder if it asks for the name, or is reported not to have it.
+    /// If the name was announced, the folder was briefly between two states, and the name is
+    /// checked again.
     pub(crate) fn doubt(&self, name: SegmentName) {
         let mut inner = self.lock();
         if inner.places.contains_key(&name) && !inner.doubted.contains(&name) {

@@ -1,13 +1,13 @@
-//! Versions of what changes, for those who remember what they found there.
+//! Versions of a state, for caches of what was found in it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-/// Counts the changes of one thing.
+/// Counts the changes of one state.
 #[derive(Debug, Default)]
 pub(crate) struct ChangeCounter(Arc<AtomicU64>);
 
-/// A version of it. Once it has gone, no version is the current one.
+/// A version of the state. After the counter is dropped, no version is current.
 #[derive(Clone, Debug)]
 pub(crate) struct SeenVersion {
     changes: Weak<AtomicU64>,
@@ -26,7 +26,7 @@ impl ChangeCounter {
 }
 
 impl SeenVersion {
-    /// Whether nothing has changed since.
+    /// Whether there was no change since.
     pub(crate) fn is_current(&self) -> bool {
         self.changes.upgrade().is_some_and(|it| it.load(Ordering::Acquire) == self.seen)
     }

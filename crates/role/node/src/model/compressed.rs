@@ -1,4 +1,4 @@
-//! What an object was compressed to: its variants by coding, as far as they were made.
+//! The compressed variants of an object, by coding.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,11 +9,11 @@ use skep_segments::Charge;
 
 use crate::model::object::Object;
 
-/// The variants of one object that were made so far. Their bytes may have left memory since.
+/// The variants of one object that were made so far. Their bytes may have been evicted.
 #[derive(Debug, Default)]
 pub(crate) struct CompressedVariants {
     made: [ArcSwapOption<CompressedVariant>; 3],
-    /// Compression gains nothing.
+    /// Whether compression gains nothing.
     is_useless: AtomicBool,
 }
 
@@ -21,12 +21,12 @@ pub(crate) struct CompressedVariants {
 #[derive(Debug)]
 pub(crate) struct CompressedVariant {
     pub(crate) object: Arc<Object>,
-    /// For its head.
+    /// Charged for the memory of its head.
     _charge: Charge,
 }
 
 impl CompressedVariant {
-    /// `charge` is that for the memory of `object`.
+    /// `charge` accounts for the memory of `object`.
     pub(crate) fn new(object: Object, charge: Charge) -> Arc<Self> {
         Arc::new(Self { object: Arc::new(object), _charge: charge })
     }
@@ -42,7 +42,7 @@ impl CompressedVariants {
         self.made[place_of(coding)].store(Some(variant));
     }
 
-    /// Drops the variant in `coding`: its bytes are in no memory.
+    /// Drops the variant in `coding`: no memory has its bytes.
     pub(crate) fn drop_lost(&self, coding: Encoding) {
         self.made[place_of(coding)].store(None);
     }
@@ -56,7 +56,7 @@ impl CompressedVariants {
         self.is_useless.store(true, Ordering::Relaxed);
     }
 
-    /// All that were made.
+    /// All variants made so far.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Arc<CompressedVariant>> {
         self.made.iter().filter_map(ArcSwapOption::load_full)
     }

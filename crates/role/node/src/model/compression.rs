@@ -1,7 +1,7 @@
 //! Which responses of a route are compressed, and how.
 //!
-//! The rules are conservative: what may hold a secret of one client is left alone unless the operator
-//! says otherwise (BREACH, CVE-2013-3587), and so is what compression would make wrong.
+//! The rules are conservative: a response that may contain a secret of one client is not compressed
+//! unless the config allows it (BREACH, CVE-2013-3587), nor is one that compression would make incorrect.
 
 use std::ops::RangeInclusive;
 
@@ -13,14 +13,14 @@ use skep_units::matches_wildcard;
 /// The settings of a route.
 #[derive(Debug)]
 pub(crate) struct Compression {
-    /// In the order of preference.
+    /// In order of preference.
     pub(crate) codings: Vec<Encoding>,
     sizes: RangeInclusive<u64>,
     types: Vec<String>,
     levels: Levels,
-    /// Whether what may be for one client is compressed, too.
+    /// Whether responses that may be for one client are compressed, too.
     pub(crate) is_for_private: bool,
-    /// Whether the stored responses of its pool may be for one client: their keys hold cookies or
+    /// Whether stored responses of the pool may be for one client: their keys contain cookies or
     /// credentials.
     has_private_keys: bool,
 }
@@ -33,8 +33,8 @@ struct Levels {
     gzip: u32,
 }
 
-/// Fields whose values would be wrong for other bytes, or that say that the bytes are no plain whole.
-/// (Digests: RFC 9530, RFC 3230, RFC 1864.)
+/// Fields whose values would be wrong for other bytes, or that state that the bytes are encoded or
+/// partial. (Digests: RFC 9530, RFC 3230, RFC 1864.)
 const OF_THE_BYTES: &[&str] = &[
     "content-encoding",
     "content-range",
@@ -46,7 +46,7 @@ const OF_THE_BYTES: &[&str] = &[
 ];
 
 impl Compression {
-    /// That of a backend; `None`: nothing is compressed.
+    /// The settings of a backend; `None`: nothing is compressed.
     pub(crate) fn new(backend: &BackendConfig) -> Option<Self> {
         let CompressConfig { enabled, codings, types, private, .. } = &backend.compress;
         let config = &backend.compress;
@@ -78,14 +78,15 @@ impl Compression {
         }
     }
 
-    /// Whether a file of `bytes` bytes with these field lines is compressed for clients that accept it.
-    /// It repeats nothing of a request.
+    /// Whether a file of `bytes` bytes with these field lines is compressed for clients that accept it. A
+    /// file contains nothing of a request.
     pub(crate) fn suits_file(&self, bytes: u64, lines: &[u8]) -> bool {
         self.sizes.contains(&bytes) && self.suits(200, fields(lines))
     }
 
-    /// The same for a stored response. Requests to origins have nothing of one client; those to pools do:
-    /// their responses are for all if they may be used for so many milliseconds without asking again.
+    /// The same for a stored response. Responses of origins contain nothing of one client, as requests to
+    /// origins do not; responses of pools may: they count as public if they may be reused for this number
+    /// of milliseconds without revalidation.
     pub(crate) fn suits_stored(
         &self,
         status: u16,
@@ -101,14 +102,15 @@ impl Compression {
             && self.suits(status, fields(lines))
     }
 
-    /// The same for a response of a pool that is passed on and not stored.
+    /// The same for a pool response that is passed on without being stored.
     pub(crate) fn suits_passed(&self, head: &ResponseHead<'_, '_>) -> bool {
         let is_long_enough = match head.framing {
             ResponseFraming::None => false,
             ResponseFraming::Length(bytes) => bytes >= *self.sizes.start(),
             ResponseFraming::Chunked | ResponseFraming::UntilClose => true,
         };
-        // Trailers may hold a digest; X-Accel-Buffering is nginx's word for what must not be held back.
+        // Trailers may contain a digest; X-Accel-Buffering is nginx's field for responses that must not
+        // be buffered.
         let is_left_alone = ["trailer", "x-accel-buffering", "upgrade"]
             .iter()
             .any(|name| head.fields.get(name).is_some());
@@ -116,7 +118,7 @@ impl Compression {
         self.is_for_private && is_long_enough && !is_left_alone && self.suits(head.status, fields)
     }
 
-    /// Whether nothing of a response is about its bytes as they are, and its type is one of those.
+    /// Whether no field describes the response's bytes as they are, and its type is one of `types`.
     fn suits<'f>(&self, status: u16, fields: impl Iterator<Item = (&'f [u8], &'f [u8])>) -> bool {
         let is = |name: &[u8], it: &str| name.eq_ignore_ascii_case(it.as_bytes());
         let mut has_type = false;
@@ -136,13 +138,13 @@ impl Compression {
     fn has_type(&self, content_type: &[u8]) -> bool {
         let media_type = content_type.split(|byte| *byte == b';').next().unwrap_or_default();
         let media_type = media_type.trim_ascii().to_ascii_lowercase();
-        // Events must arrive as they come.
+        // Events must be sent without delay.
         media_type != b"text/event-stream"
             && self.types.iter().any(|it| matches_wildcard(it.as_bytes(), &media_type))
     }
 }
 
-/// Whether a field tells that the response may be for one client.
+/// Whether a field states that the response may be for one client.
 fn is_private(name: &[u8], value: &[u8]) -> bool {
     if is_vary(name) {
         return ["cookie", "authorization", "*"].iter().any(|it| has_member(value, it));
@@ -165,7 +167,7 @@ pub(crate) fn has_member(list: &[u8], name: &str) -> bool {
     list.split(|byte| *byte == b',').any(name_of)
 }
 
-/// Names and values of whole lines.
+/// Names and values of complete field lines.
 pub(crate) fn fields(lines: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     lines.split_inclusive(|byte| *byte == b'\n').map(|line| {
         let end = line.iter().position(|byte| *byte == b':').unwrap_or(line.len());

@@ -1,9 +1,9 @@
-//! What a request must have, beside its path, to have a route.
+//! Conditions of a route on requests, besides the path.
 
 use skep_config::RouteConfig;
 use skep_http::{Fields, Method, RequestHead};
 
-/// The parts of a request that conditions look at.
+/// The parts of a request that conditions are checked against.
 #[derive(Clone, Copy)]
 pub(crate) struct RouteInput<'a, 'h, 'b> {
     method: Method<'b>,
@@ -21,16 +21,16 @@ impl RouteInput<'static, 'static, 'static> {
     pub(crate) const GET: Self = Self { method: Method::Get, fields: None };
 }
 
-/// The conditions of a route; without any, all requests meet them.
+/// The conditions of a route; every request meets an empty set.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Conditions {
-    /// One of these; empty: any.
+    /// The request has one of these; empty: any.
     methods: Vec<String>,
-    /// All of these.
+    /// The request has all of these.
     fields: Vec<(String, FieldPattern)>,
 }
 
-/// What a value of a field must be.
+/// The condition on the value of a field.
 #[derive(Clone, Debug)]
 enum FieldPattern {
     Equals(Box<[u8]>),
@@ -61,12 +61,12 @@ impl Conditions {
             })
     }
 
-    /// Whether some request for a file may meet them.
+    /// Whether a request for a file can meet them.
     pub(crate) fn concern_files(&self) -> bool {
         self.methods.is_empty() || self.methods.iter().any(|it| matches!(&**it, "GET" | "HEAD"))
     }
 
-    /// Names of the fields that they look at.
+    /// Names of the fields that they check.
     pub(crate) fn field_names(&self) -> impl Iterator<Item = &str> {
         self.fields.iter().map(|(name, _)| &**name)
     }
@@ -81,7 +81,7 @@ impl FieldPattern {
     }
 }
 
-/// Written as a part of the names that a route has in the cluster; nothing, if there are none.
+/// Part of the names that identify a route in the cluster; empty without conditions.
 impl std::fmt::Display for Conditions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         if !self.methods.is_empty() {

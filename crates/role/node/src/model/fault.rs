@@ -3,7 +3,7 @@
 use skep_origin::FaultKind;
 use skep_segments::FetchError;
 
-/// The error of a reply for which an origin failed.
+/// The error of a reply after a failure of an origin.
 pub(crate) fn fetch_error(kind: FaultKind) -> FetchError {
     let status = match kind {
         FaultKind::Ask => 400,

@@ -1,8 +1,9 @@
-//! Fields of replies as whole lines, `Name: value\r\n` each, from parsed heads and from the config.
+//! Fields of replies as complete lines, `Name: value\r
+//! ` each, from parsed heads and from the config.
 
 use std::borrow::Cow;
 
-/// Type of a body without Content-Type, as parts of it are sent (RFC 9110 8.3).
+/// Type of the parts of a body without Content-Type (RFC 9110 8.3).
 const UNKNOWN_TYPE: &str = "application/octet-stream";
 
 /// The value of Content-Type in `lines`.
@@ -13,7 +14,7 @@ pub(crate) fn content_type_of(lines: &[u8]) -> Cow<'static, str> {
     })
 }
 
-/// `lines` without those whose names `is_left_out`.
+/// `lines` without those for whose names `is_left_out` returns true.
 pub(crate) fn without_lines(lines: &[u8], is_left_out: impl Fn(&[u8]) -> bool) -> Vec<u8> {
     let kept = each(lines).filter(|line| !is_left_out(name_of(line)));
     kept.flatten().copied().collect()

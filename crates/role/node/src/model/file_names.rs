@@ -1,8 +1,8 @@
-//! Files that an application names in place of a body, for this node to send: `X-Accel-Redirect` of
+//! Files that an application names for this node to send in place of a body: `X-Accel-Redirect` of
 //! nginx, `X-Sendfile` of mod_xsendfile.
 //!
-//! Only a folder of the operator's has such files, and no path of a client leads there: whether a
-//! client may have one, the application says each time.
+//! Such files are in a folder that the operator configures and that no client path reaches: the
+//! application authorises each request.
 
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt as _;
@@ -14,17 +14,17 @@ use skep_config::{BackendConfig, ContentPlacement};
 use skep_http::ResponseHead;
 use skep_http::path::{self, Reading};
 
-/// A path of URLs, escaped, behind `sendfile_path`.
+/// An escaped URL path below `sendfile_path`.
 const ACCEL_REDIRECT: &str = "x-accel-redirect";
 
-/// The path of a file, as it is.
+/// A file system path without escapes.
 const SENDFILE: &str = "x-sendfile";
 
-/// Fields of responses that name files: clients never get them.
+/// Response fields that name files; they are never sent to clients.
 pub(crate) const NAMING_FIELDS: [&str; 2] = [ACCEL_REDIRECT, SENDFILE];
 
-/// Fields of requests by which a proxy tells an application how to name files (Rack): from a client they
-/// would decide which file it is (CVE-2025-61780).
+/// Request fields by which a proxy tells an application how to name files (Rack): sent by a client they
+/// would determine which file is sent (CVE-2025-61780).
 pub(crate) const MAPPING_FIELDS: [&str; 4] =
     [ACCEL_REDIRECT, SENDFILE, "x-sendfile-type", "x-accel-mapping"];
 
@@ -33,12 +33,12 @@ pub(crate) const MAPPING_FIELDS: [&str; 4] =
 pub(crate) struct FileNames {
     /// The folder, without a slash at its end.
     root: Box<[u8]>,
-    /// How paths of URLs begin, decoded, without a slash at its end.
+    /// The prefix of URL paths, decoded, without a slash at its end.
     path: Box<[u8]>,
     pub(crate) counts: Arc<FileCounts>,
 }
 
-/// Why a name leads to no file of the folder.
+/// Why a name refers to no file of the folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum NameFault {
     #[error("more than one file is named")]
@@ -49,43 +49,43 @@ pub(crate) enum NameFault {
     Outside,
 }
 
-/// What became of files that a pool's applications have named.
+/// Outcomes for the files that a pool's applications have named.
 #[derive(Debug, Default)]
 pub(crate) struct FileCounts {
     results: [AtomicU64; FILE_RESULTS.len()],
-    /// The second of the last line in the log, counted from 1.
+    /// The second of the last log line, counted from 1.
     told_s: AtomicU64,
 }
 
-/// The words of the results, as metrics have them.
+/// Names of the outcomes in metrics.
 pub(crate) const FILE_RESULTS: [&str; 4] = ["sent", "missing", "refused", "failed"];
 
-/// What became of one.
+/// The outcome for one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FileResult {
     Sent,
-    /// There is none, or it may not be read.
+    /// The file does not exist or may not be read.
     Missing,
-    /// Its name leads to nothing in the folder.
+    /// Its name refers to nothing in the folder.
     Refused,
     /// It could not be read.
     Failed,
 }
 
 impl FileNames {
-    /// `None`: files are not to be named.
+    /// `None`: applications may not name files.
     pub(crate) fn new(config: &BackendConfig, counts: &Arc<FileCounts>) -> Option<Self> {
         let forward = &config.forward;
         let root = forward.sendfile_root.as_deref()?;
-        // The config has a path that can be read.
+        // Config validation ensures that the path can be parsed.
         let path = path::read(forward.sendfile_path.as_bytes(), Reading::Files).ok()?;
         let path = path.key().strip_suffix(b"/").unwrap_or(path.key());
         Some(Self { root: plain(root), path: path.into(), counts: Arc::clone(counts) })
     }
 
-    /// The key of the file that a response names in place of its body. `None`: it names none.
+    /// The key of the file that a response names in place of its body; `None`: it names none.
     pub(crate) fn named(&self, head: &ResponseHead<'_, '_>) -> Option<Result<Vec<u8>, NameFault>> {
-        // Of what is refused, and of what has no body, there is nothing to send.
+        // Other statuses are errors or have no body: there is no file to send.
         if !matches!(head.status, 200 | 206) {
             return None;
         }
@@ -99,7 +99,7 @@ impl FileNames {
         })
     }
 
-    /// A path of URLs is read as one of a client is.
+    /// Parses a URL path as a client's path is parsed.
     fn of_url(&self, value: &[u8]) -> Result<Vec<u8>, NameFault> {
         let sent = value.split(|byte| *byte == b'?').next().unwrap_or_default();
         let path = path::read(sent, Reading::Files).map_err(|_| NameFault::Malformed)?;
@@ -107,7 +107,7 @@ impl FileNames {
         if rest.starts_with(b"/") { Ok(rest.to_vec()) } else { Err(NameFault::Outside) }
     }
 
-    /// The path of a file has no escapes; nothing of it leads upwards.
+    /// Parses a file path: it has no escapes, and none of its names leads upwards.
     fn of_file(&self, value: &[u8]) -> Result<Vec<u8>, NameFault> {
         if !value.starts_with(b"/") {
             return Err(NameFault::Malformed);
@@ -127,20 +127,20 @@ impl FileCounts {
         self.results[result as usize].fetch_add(1, Relaxed);
     }
 
-    /// By the words of [`FILE_RESULTS`].
+    /// Counts by the names in [`FILE_RESULTS`].
     pub(crate) fn by_result(&self) -> BTreeMap<&'static str, u64> {
         let counts = self.results.iter().map(|count| count.load(Relaxed));
         FILE_RESULTS.into_iter().zip(counts).collect()
     }
 
-    /// Whether a file that was not sent is to be logged: at most one a second.
+    /// Whether a file that was not sent may be logged: at most one per second.
     pub(crate) fn may_tell(&self, now_ms: u64) -> bool {
         let now_s = now_ms / 1000 + 1;
         self.told_s.swap(now_s, Relaxed) != now_s
     }
 }
 
-/// The folder of the files, as that of a route.
+/// The folder of the files, configured as that of a route.
 pub(crate) fn named_files_folder(config: &BackendConfig) -> Option<BackendConfig> {
     let content = match config.content {
         ContentPlacement::Shared => ContentPlacement::Shared,
@@ -208,7 +208,7 @@ mod tests {
         for malformed in ["", "a", "@named", "/protected/a%2Fb", "/protected/%00", "http://a/b"] {
             assert_eq!(of(malformed), Err(NameFault::Malformed), "{malformed:?}");
         }
-        // Above the root there is nothing.
+        // Paths above the root are rejected.
         assert!(of("/protected/../../etc/passwd").is_err());
         let all = named("/", "200 OK\r\nX-Accel-Redirect: /a\r\n");
         assert_eq!(all, Some(Ok("/a".to_owned())));

@@ -15,23 +15,23 @@ use crate::model::route::Route;
 pub(crate) struct Remote {
     /// Path and query.
     pub(crate) target: Box<[u8]>,
-    /// The name of the version; [`Head::version`] if that is known.
+    /// The name of the version; [`Head::version`] if known.
     pub(crate) version: Box<[u8]>,
-    /// The head with which it was last fetched or renewed.
+    /// The head from the last fetch or renewal.
     pub(crate) head: Head,
-    /// What the fields that its Vary names said in the request that it answered; nothing for what
-    /// no request's fields were sent for.
+    /// The values of the fields that its Vary names, in the request that it answered; empty if no
+    /// fields of clients' requests were sent.
     pub(crate) vary_key: SecondaryKey,
-    /// Whether its bytes came from another node.
+    /// Whether its bytes were fetched from another node.
     pub(crate) is_from_peer: bool,
 }
 
 impl Remote {
-    /// Whether a part of `bytes` bytes can be requested again, without arriving as a part of
-    /// the whole.
+    /// Whether a range of `bytes` bytes can be requested again, without the whole being sent for
+    /// it.
     pub(crate) fn has_parts(&self, bytes: u64) -> bool {
         let mut lines = self.head.lines();
-        // Peer heads say 200.
+        // Heads from other nodes have the status 200.
         let knows_ranges = self.head.meta.status == 206
             || bytes > SEGMENT_BYTES
             || lines.any(|(name, line)| {
@@ -42,7 +42,7 @@ impl Remote {
         knows_ranges && !is_once(&self.version)
     }
 
-    /// Bytes that it takes in memory.
+    /// Memory that it takes, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         size_of::<Self>()
             + self.target.len()
@@ -51,22 +51,22 @@ impl Remote {
             + self.head.heap_bytes()
     }
 
-    /// The latest purges of it.
+    /// Its latest purges.
     pub(crate) fn purged(&self, route: &Route, purges: &PurgeSnapshot) -> LatestPurges {
         purged(route, purges, &self.target, &self.head)
     }
 }
 
-/// The latest purges of something, of each kind.
+/// The latest purge of an object, of each kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LatestPurges {
-    /// Part of the names of its bytes.
+    /// Part of the names of the object's segments.
     pub(crate) hard: PurgeStamp,
     pub(crate) soft: PurgeStamp,
 }
 
 impl LatestPurges {
-    /// Of both the later ones.
+    /// The later purge of each kind.
     pub(crate) fn max(self, other: Self) -> Self {
         Self { hard: self.hard.max(other.hard), soft: self.soft.max(other.soft) }
     }
@@ -92,27 +92,27 @@ pub(crate) fn purged(
 /// How long a resource may be used, by the monotonic clock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ResourceFreshness {
-    /// When the head was received.
+    /// Time at which the head was received.
     received_ms: u64,
-    /// Counted from then.
+    /// Relative to that time.
     rules: skep_httpcache::Freshness,
 }
 
 impl ResourceFreshness {
-    /// The freshness of `head`, which was received just now.
+    /// The freshness of `head`, at the time it was received.
     pub(crate) fn of(head: &Head, policy: &CachePolicy) -> Self {
         let since_ms = unix_ms().saturating_sub(head.meta.times.received_unix_ms);
         let received_ms = monotonic_ms().saturating_sub(since_ms);
         Self { received_ms, rules: skep_httpcache::Freshness::of(&head.meta, policy) }
     }
 
-    /// The same, from another node, which says in milliseconds for how long it stays fresh;
-    /// `transit_ms` after it was asked.
+    /// The same for a head from another node, which stays fresh for `fresh_ms` from its answer on;
+    /// the answer took `transit_ms`.
     pub(crate) fn handed_over(self, fresh_ms: u64, transit_ms: u64) -> Self {
         Self { rules: self.rules.handed_over(fresh_ms, transit_ms), ..self }
     }
 
-    /// The same, stale from `at_ms` on by the monotonic clock, which may be before its receipt.
+    /// The same, stale from `at_ms` on by the monotonic clock; `at_ms` may precede its receipt.
     #[must_use]
     pub(crate) fn expired_at(self, at_ms: u64) -> Self {
         let Self { received_ms, rules } = self;
@@ -120,12 +120,12 @@ impl ResourceFreshness {
         Self { received_ms, rules: rules.expired_at(age_ms) }
     }
 
-    /// The rules, and how long ago the head was received, in milliseconds.
+    /// The rules, and the time since the head was received, in milliseconds.
     pub(crate) fn rules(&self, now_ms: u64) -> (skep_httpcache::Freshness, u64) {
         (self.rules, now_ms.saturating_sub(self.received_ms))
     }
 
-    /// How long it may be used without revalidation, in milliseconds.
+    /// Time for which it may be used without revalidation, in milliseconds.
     pub(crate) fn fresh_ms(&self, now_ms: u64) -> u64 {
         let (rules, resident_ms) = self.rules(now_ms);
         rules.fresh_until_ms().saturating_sub(resident_ms)
@@ -144,7 +144,7 @@ impl ResourceFreshness {
     }
 }
 
-/// Whether a version is that of one response only, so that no request can name it.
+/// Whether a version identifies a single response, so that no request can name it.
 pub(crate) fn is_once(version: &[u8]) -> bool {
     version.starts_with(b"once ")
 }

@@ -5,11 +5,11 @@ use std::collections::HashMap;
 use skep_config::SiteConfig;
 use skep_wire::limits::HOST_BYTES_MAX;
 
-/// Sites by host name, by number.
+/// Host names and the index of the site of each.
 #[derive(Debug, Default)]
 pub(crate) struct Hosts {
     exact: HashMap<Box<[u8]>, usize>,
-    /// Suffixes with their dot: `.example.org`; the longest first.
+    /// Suffixes including their dot, `.example.org`; longest first.
     wildcards: Vec<(Box<[u8]>, usize)>,
     default: Option<usize>,
 }
@@ -29,7 +29,7 @@ impl Hosts {
         hosts
     }
 
-    /// Exact names before wildcards before the default.
+    /// Exact names take precedence over wildcards, these over the default.
     pub(crate) fn find(&self, host: &[u8]) -> Option<usize> {
         if self.exact.is_empty() && self.wildcards.is_empty() {
             return self.default;

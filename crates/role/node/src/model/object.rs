@@ -1,5 +1,5 @@
-//! Objects: a version of a file or of an origin's object, with all parts of its reply that
-//! can be prepared.
+//! Objects: a version of a file or of an origin's object, with all parts of its reply that can be
+//! prepared in advance.
 
 use std::borrow::Cow;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,10 +22,10 @@ use crate::model::pool_cache::PoolCache;
 use crate::model::route::Route;
 use crate::model::variant_tag::tag_of;
 
-/// The field of a reply of which there are variants.
+/// Field of replies that have variants.
 const VARY: &[u8] = b"Vary: Accept-Encoding\r\n";
 
-/// The cache's field of a reply that was answered from memory (RFC 9211).
+/// Cache field of a reply sent from memory (RFC 9211).
 pub(crate) const CACHE_STATUS_HIT: &[u8] = b"Cache-Status: skep; hit\r\n";
 
 /// The source of an object's bytes.
@@ -38,13 +38,13 @@ pub(crate) enum ObjectSource {
         stamp: FileStamp,
     },
     Origin(Box<Remote>),
-    /// What another object becomes by a coding.
+    /// Another object, compressed.
     Compressed(Arc<Object>),
     /// A file in one version on another node's disk.
     Elsewhere {
         /// Path below the root.
         relative: Box<[u8]>,
-        /// The node that had it last.
+        /// The last known holder of the file.
         home: PeerNode,
     },
 }
@@ -53,36 +53,36 @@ pub(crate) enum ObjectSource {
 #[derive(Debug)]
 pub(crate) struct Object {
     pub(crate) source: ObjectSource,
-    /// For parts; for the whole only if `lines` have it.
+    /// Sent with parts; the whole has a type only if `lines` contain it.
     pub(crate) content_type: Cow<'static, str>,
-    /// With its length.
+    /// Contains the length.
     name: ObjectName,
-    /// The latest purge of it when it was looked up; part of its name.
+    /// Its latest purge known when it was looked up; part of its name.
     purged: PurgeStamp,
     /// Empty if there is none.
     etag: Box<str>,
     last_modified: Option<u64>,
-    /// Whether these are known to be bytes of one version. A file that is not settled is sent
-    /// without any validator, and is never cached.
+    /// Whether the bytes are known to be of one version. A file that is not settled is sent without
+    /// validators and never cached.
     pub(crate) is_settled: bool,
-    /// Whether clients that accept it get a variant that was compressed.
+    /// Whether clients that accept it get a compressed variant.
     pub(crate) is_compressible: bool,
-    /// Field lines of every reply about this version.
+    /// Field lines of every reply with this version.
     pub(crate) lines: Box<[u8]>,
-    /// Field lines of replies with the whole besides: a Content-Range of the application's, which would
-    /// contradict the one of a part.
+    /// Additional field lines of replies with the whole: a Content-Range of the application, which
+    /// would contradict that of a part.
     pub(crate) whole_lines: Box<[u8]>,
-    /// Status line and field lines of the whole object from memory: the complete head of a hit,
-    /// except for `Date` and the end.
+    /// Status line and field lines of the whole object from memory: the complete head of a hit, except
+    /// for `Date` and the empty line.
     pub(crate) hit_head: Box<[u8]>,
-    /// The pattern of all reads together: two interleaved sequential reads do not look
-    /// sequential, and nothing is read ahead for them.
+    /// Read pattern, shared by all replies: two interleaved sequential reads do not look sequential, so
+    /// nothing is read ahead for them.
     reader: Mutex<Reader>,
 }
 
 impl Object {
-    /// The file at `relative`, wherever its disk is. `plain` is the path of the
-    /// file that it is an encoding of, or its own.
+    /// The file at `relative`, on whichever node's disk. `plain` is the path of the file of which it is
+    /// an encoding, or its own.
     pub(crate) fn new(
         route: &Route,
         (relative, plain): (&[u8], &[u8]),
@@ -138,7 +138,7 @@ impl Object {
         }
     }
 
-    /// An object that an origin or a server of a pool sent. `lines` are those of replies.
+    /// An object from an origin or a pool server. `lines` are the field lines of replies.
     pub(crate) fn of_origin(
         route: &Route,
         lines: Vec<u8>,
@@ -152,7 +152,7 @@ impl Object {
             lines.extend_from_slice(b"Accept-Ranges: bytes\r\n");
         }
         let suits = |it: &Compression| {
-            // Also what the application said of it that clients are not told.
+            // Includes fields of the application that are not sent to clients.
             let said = origin.head.lines().flat_map(|(_, line)| line).copied();
             let all: Vec<u8> = said.chain([&*lines, &whole_lines].concat()).collect();
             let meta = &origin.head.meta;
@@ -182,7 +182,7 @@ impl Object {
         }
     }
 
-    /// What `of`, which is compressible, becomes by `coding`.
+    /// The variant in `coding` of `of`, which is compressible.
     pub(crate) fn compressed(
         route: &Route,
         of: &Arc<Self>,
@@ -217,19 +217,19 @@ impl Object {
         }
     }
 
-    /// Whether it was compressed here, or on another node.
+    /// Whether it is a compressed variant, made here or on another node.
     pub(crate) fn is_compressed(&self) -> bool {
         matches!(self.source, ObjectSource::Compressed(_))
     }
 
-    /// Records a read of segment `index`; returns the pattern so far.
+    /// Records a read of segment `index`; returns the resulting pattern.
     pub(crate) fn reads(&self, index: u32) -> Reader {
         let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
         reader.reads(index);
         *reader
     }
 
-    /// Path below the root and version, if it is a file.
+    /// Path below the root and version; only for a file on this node.
     pub(crate) fn file(&self) -> Option<(&[u8], FileStamp)> {
         match &self.source {
             ObjectSource::File { relative, stamp } => Some((relative, *stamp)),
@@ -237,7 +237,7 @@ impl Object {
         }
     }
 
-    /// Path below the root, if it is a file on any node.
+    /// Path below the root; only for a file on any node.
     pub(crate) fn relative(&self) -> Option<&[u8]> {
         match &self.source {
             ObjectSource::File { relative, .. } | ObjectSource::Elsewhere { relative, .. } => {
@@ -247,7 +247,7 @@ impl Object {
         }
     }
 
-    /// Path below the root, and the node that has it, if it is another node's file.
+    /// Path below the root and the holder; only for a file of another node.
     pub(crate) fn elsewhere(&self) -> Option<(&[u8], PeerNode)> {
         match &self.source {
             ObjectSource::Elsewhere { relative, home } => Some((relative, *home)),
@@ -255,8 +255,8 @@ impl Object {
         }
     }
 
-    /// When its origin generated it, in seconds since the Unix epoch: then its lines have a
-    /// `Date`. For files it is the current time.
+    /// The time at which its origin generated it, in seconds since the Unix epoch: its lines then have
+    /// a `Date`. For files it is the current time.
     pub(crate) fn made_unix_s(&self) -> Option<u64> {
         match &self.source {
             ObjectSource::Origin(remote) => Some(remote.head.meta.made_unix_s()),
@@ -265,7 +265,7 @@ impl Object {
         }
     }
 
-    /// Status of a reply with the whole object: 200, unless its origin sent another.
+    /// Status of a reply with the whole object: 200, unless its origin sent another status.
     pub(crate) fn status(&self) -> u16 {
         match &self.source {
             ObjectSource::Origin(remote) => remote.head.whole_status(),
@@ -279,19 +279,18 @@ impl Object {
         self.name.bytes()
     }
 
-    /// The validators that conditions are compared with.
+    /// The validators for conditional requests.
     pub(crate) fn validators(&self) -> Validators<'_> {
         Validators { etag: &self.etag, last_modified: self.last_modified }
     }
 
-    /// The validators that the condition of a range is compared with: bytes of another variant
-    /// have the same date.
+    /// The validators for `If-Range`: compressed variants have the same date but different bytes.
     pub(crate) fn range_validators(&self) -> Validators<'_> {
         let last_modified = self.last_modified.filter(|_| !self.is_compressed());
         Validators { last_modified, ..self.validators() }
     }
 
-    /// The latest purge of it when it was looked up.
+    /// Its latest purge known when it was looked up.
     pub(crate) fn purged(&self) -> PurgeStamp {
         self.purged
     }
@@ -301,7 +300,7 @@ impl Object {
         self.etag.as_bytes()
     }
 
-    /// Bytes that it takes in memory.
+    /// Memory that it takes, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         let content_type = match &self.content_type {
             Cow::Borrowed(_) => 0,
@@ -318,7 +317,7 @@ impl Object {
         size_of::<Self>() + source + content_type + self.etag.len() + lines
     }
 
-    /// `hit_head` without what it says of the cache.
+    /// `hit_head` without its Cache-Status line.
     pub(crate) fn head_before_cache_status(&self) -> &[u8] {
         &self.hit_head[..self.hit_head.len() - CACHE_STATUS_HIT.len()]
     }
@@ -348,7 +347,7 @@ impl Object {
     }
 }
 
-/// Lines without Content-Range, and those with it.
+/// The lines without Content-Range, and the Content-Range lines.
 fn without_range(lines: Vec<u8>) -> (Vec<u8>, Vec<u8>) {
     const NAME: &[u8] = b"Content-Range:";
     let is_range =
@@ -373,8 +372,8 @@ fn hit_head(status: u16, bytes: u64, lines: &[u8], whole_lines: &[u8]) -> Box<[u
     head.into()
 }
 
-/// Strong tag of modification time and size, the same on every node that has
-/// the same copy. Encodings differ in bytes, so they differ in tag.
+/// Strong tag made of modification time and size, equal on all nodes with the same copy. Encodings
+/// differ in bytes, so they differ in tag.
 fn etag(version: FileVersion, encoding: Option<Encoding>) -> String {
     let suffix = match encoding {
         None => "",
@@ -385,13 +384,13 @@ fn etag(version: FileVersion, encoding: Option<Encoding>) -> String {
     format!("\"{:x}-{:x}{suffix}\"", version.mtime_ns, version.bytes)
 }
 
-/// Whether `tag` is that of a file in this version, in whatever encoding.
+/// Whether `tag` is that of a file in this version, in any encoding.
 pub(crate) fn is_tag_of(version: FileVersion, tag: &[u8]) -> bool {
     let encodings = [None, Some(Encoding::Br), Some(Encoding::Zstd), Some(Encoding::Gzip)];
     encodings.iter().any(|&encoding| etag(version, encoding).as_bytes() == tag)
 }
 
-/// The bytes that an object was compressed to.
+/// The result of compressing an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Compressed {
     /// Not 0; at most one segment.
@@ -400,7 +399,7 @@ pub(crate) struct Compressed {
     pub(crate) digest: [u8; 8],
 }
 
-/// The plain object of a path and its encoded siblings.
+/// The plain object of a path and its encoded sidecars.
 #[derive(Debug)]
 pub(crate) struct Variants {
     pub(crate) plain: Arc<Object>,
@@ -410,12 +409,12 @@ pub(crate) struct Variants {
 }
 
 impl Variants {
-    /// An object without siblings.
+    /// An object without sidecars.
     pub(crate) fn of_one(object: Object) -> Self {
         Self { plain: Arc::new(object), br: None, zstd: None, gzip: None }
     }
 
-    /// The file of `home` at `relative`. `known`: purges that were known before the request.
+    /// The file of `home` at `relative`. `known`: the purges known before the request.
     pub(crate) fn elsewhere(
         route: &Route,
         relative: &[u8],
@@ -444,17 +443,17 @@ impl Variants {
         }
     }
 
-    /// Which encoded siblings there are.
+    /// The available encodings.
     pub(crate) fn available(&self) -> EncodingSet {
         EncodingSet { br: self.br.is_some(), zstd: self.zstd.is_some(), gzip: self.gzip.is_some() }
     }
 
-    /// Whether there is any.
+    /// Whether there is any encoded sidecar.
     pub(crate) fn is_varied(&self) -> bool {
         self.br.is_some() || self.zstd.is_some() || self.gzip.is_some()
     }
 
-    /// The sibling with `encoding`, or the plain object; and its slot number.
+    /// The sidecar with `encoding`, or the plain object; with its slot number.
     pub(crate) fn get(&self, encoding: Option<Encoding>) -> (usize, &Arc<Object>) {
         let (slot, object) = match encoding {
             None => (0, None),

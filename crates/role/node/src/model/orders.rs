@@ -1,8 +1,8 @@
-//! What operators ask a node, and what they order about servers of its pools.
+//! Operators' questions to a node, and their orders about servers of its pools.
 //!
-//! Orders come from an operator of this process, or by a coordinator; of all of them the latest about each
-//! aspect of a server stands ([`OrderTable`]). An order that cannot be carried out, such as one about a server that
-//! the config does not have yet, is tried again after each reload.
+//! Orders are given by an operator of this process or received from a coordinator; the latest order about
+//! each aspect of a server is in force ([`OrderTable`]). An order that cannot be carried out, such as one
+//! about a server that the config does not contain yet, is retried after each reload.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -12,32 +12,32 @@ use skep_serve::unix_ms;
 use skep_wire::cache::{NodeQuestion, OrderStamp, ServerOrder};
 use skep_wire::limits::STATUS_BYTES_MAX;
 
-/// Answers operators of all machines for this node: the composition root of the process.
+/// Answers operators of all machines for this node; implemented by the composition root of the process.
 pub trait OperatorHandler: Send + Sync {
-    /// What the management API shows, as JSON, to a question that is no order. May wait for workers if it is for
-    /// requests.
+    /// Returns the management API's answer to a question that is not an order, as JSON. May wait for workers
+    /// if the question concerns requests.
     fn answer(&self, question: &NodeQuestion) -> Vec<u8>;
 
     /// Carries out an order, unless it is done or outdated.
     fn carry_out(&self, order: &ServerOrder, novelty: OrderNovelty) -> OrderOutcome;
 }
 
-/// What is known of an order when it comes.
+/// How a received order relates to the orders already known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OrderNovelty {
-    /// Nothing.
+    /// It is new.
     New,
-    /// It was carried out: another coordinator has told of it first.
+    /// It was carried out: another coordinator sent it first.
     Done,
-    /// A later one about the same stands.
+    /// A later order about the same aspect is in force.
     Outdated,
 }
 
-/// What came of an order; without more: nobody could carry it out.
+/// The outcome of an order; the default: no handler could carry it out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OrderOutcome {
     pub is_done: bool,
-    /// The same for operators.
+    /// The outcome as JSON, for operators.
     pub json: Vec<u8>,
 }
 
@@ -50,29 +50,31 @@ pub(crate) struct Orders {
 #[derive(Default)]
 struct State {
     table: OrderTable,
-    /// Orders of the table that could not be carried out.
+    /// Orders in the table that could not be carried out.
     undone: BTreeSet<OrderStamp>,
 }
 
 impl Orders {
-    /// Operators are answered there from now on. Call it once.
+    /// Sets the handler that answers operators. Call it once.
     pub(crate) fn answer_by(&self, handler: Box<dyn OperatorHandler>) {
         let _ = self.handler.set(handler);
         self.retry();
     }
 
-    /// The answer to a question that is no order; empty if there is nobody to answer yet, or too much to say.
+    /// The answer to a question that is not an order; empty if there is no handler yet, or the answer is too
+    /// long.
     pub(crate) fn answer(&self, question: &NodeQuestion) -> Vec<u8> {
         let json = self.handler.get().map(|handler| handler.answer(question)).unwrap_or_default();
         if json.len() <= STATUS_BYTES_MAX { json } else { Vec::new() }
     }
 
-    /// An operator orders this, here or elsewhere.
+    /// Carries out an operator's order, given here or elsewhere.
     pub(crate) fn carry_out(&self, order: &ServerOrder) -> OrderOutcome {
         self.lock().carry_out(order, self.handler.get())
     }
 
-    /// An operator of this process orders this, and no coordinator can pass it on. `number` is this process's.
+    /// Carries out an order of an operator of this process that no coordinator can pass on. `number` is that
+    /// of this process.
     pub(crate) fn order_here(
         &self,
         mut order: ServerOrder,
@@ -84,7 +86,7 @@ impl Orders {
         (order, outcome)
     }
 
-    /// Orders that others know. Returns those that are new here.
+    /// Adds orders that others know. Returns those that are new here.
     pub(crate) fn learn(&self, orders: Vec<ServerOrder>) -> Vec<ServerOrder> {
         let mut state = self.lock();
         let new = state.table.learn(unix_ms(), orders);
@@ -94,17 +96,17 @@ impl Orders {
         new
     }
 
-    /// Tries again what could not be carried out.
+    /// Retries the orders that could not be carried out.
     pub(crate) fn retry(&self) {
         let mut state = self.lock();
         let undone = std::mem::take(&mut state.undone);
-        // What was overtaken meanwhile is not there any more.
+        // Orders that were superseded meanwhile are no longer in the table.
         for order in state.table.all().into_iter().filter(|it| undone.contains(&it.stamp)) {
             state.follow(&order, self.handler.get());
         }
     }
 
-    /// All orders that stand.
+    /// All orders in force.
     pub(crate) fn known(&self) -> Vec<ServerOrder> {
         self.lock().table.all()
     }
@@ -133,7 +135,7 @@ impl State {
         outcome
     }
 
-    /// Carries out what is in the table.
+    /// Carries out an order of the table.
     fn follow(&mut self, order: &ServerOrder, handler: Handler<'_>) {
         let is_done =
             handler.is_some_and(|handler| handler.carry_out(order, OrderNovelty::New).is_done);
@@ -153,7 +155,7 @@ mod tests {
 
     use super::*;
 
-    /// Has the servers that it is told to have, and notes what is done with them.
+    /// Has a given set of servers, and records the orders carried out for them.
     #[derive(Default)]
     struct Notes {
         has: BTreeSet<String>,
@@ -193,13 +195,13 @@ mod tests {
         let done = || std::mem::take(&mut notes.lock().unwrap().done);
         let have = |server: &str| notes.lock().unwrap().has.insert(server.to_owned());
         have("a");
-        // By a coordinator, before the process is whole.
+        // Received from a coordinator before the handler is set.
         let drain = order("a", ServerChange::Drain, 1);
         assert_eq!(orders.learn(vec![drain.clone()]), std::slice::from_ref(&drain));
         orders.answer_by(Box::new(Recorded(Arc::clone(&notes))));
         assert_eq!(done(), [("a".to_owned(), "drain")]);
         assert_eq!(orders.learn(vec![drain]), []);
-        // Of a server that a reload brings; the later order of two counts.
+        // Orders about a server that a reload adds; the later one is in force.
         orders.learn(vec![order("b", ServerChange::Drain, 2), order("c", ServerChange::Drain, 3)]);
         orders.learn(vec![order("b", ServerChange::Resume, 4)]);
         orders.retry();
@@ -217,7 +219,7 @@ mod tests {
         assert!(!orders.carry_out(&order("a", ServerChange::Drain, 5)).is_done);
         assert_eq!(orders.known(), []);
         notes.lock().unwrap().has.insert("a".to_owned());
-        // The second time another coordinator has told of it.
+        // The second time stands for a message of another coordinator.
         for _ in 0..2 {
             assert!(orders.carry_out(&order("a", ServerChange::Drain, 5)).is_done);
         }

@@ -11,22 +11,22 @@ use skep_segments::Fills;
 #[derive(Debug)]
 pub(crate) struct OriginBackend {
     pub(crate) urls: Vec<OriginUrl>,
-    /// Field Host; `None`: the origin's own name.
+    /// Value of the field Host; `None`: the origin's own name.
     pub(crate) host: Option<String>,
     pub(crate) limits: OriginLimits,
     /// How responses are stored and reused.
     pub(crate) policy: Box<CachePolicy>,
-    /// The fills by its origins.
+    /// Fills from its origins.
     pub(crate) fills: Arc<Fills>,
-    /// Identifies the route in names: the same on all nodes of a config.
+    /// Identifies the route in names: equal on all nodes with the same config.
     key: Vec<u8>,
-    /// Whether the route itself sets how clients may cache it.
+    /// Whether the route itself sets how clients may cache its responses.
     pub(crate) sets_cache_control: bool,
 }
 
 impl OriginBackend {
-    /// The origins of a config, for a site with these host names. `is_alone`: no other route
-    /// has origins.
+    /// The origins of a config, for a site with these host names. `is_alone`: no other route has
+    /// origins.
     pub(crate) fn new(
         config: &BackendConfig,
         hosts: &[String],
@@ -60,18 +60,19 @@ impl OriginBackend {
     }
 }
 
-/// Statuses of responses that are cached: objects, and what stands in their place.
+/// Statuses of responses that are cached: objects, redirects, and errors that take the place of an
+/// object.
 const STORED_STATUSES: &[u16] = &[200, 206, 301, 302, 307, 308, 404, 410];
 
-/// The rules for origins, whose responses are the same for all clients: requests carry nothing of
-/// any. More careful than RFC 9111 asks, as what is static needs no more.
+/// The policy for origins, whose responses are the same for all clients: requests carry no client
+/// data. Stricter than RFC 9111, which is sufficient for static content.
 fn policy(fresh_ms: u64) -> CachePolicy {
     CachePolicy {
         statuses: StoredStatuses::Only(STORED_STATUSES),
         set_cookie: SetCookiePolicy::Never,
         cookies: CookiePolicy::Ignore,
         vary_refused: Vec::new(),
-        // Static content names none; what does is meant for somebody.
+        // Static content names no fields; a response that does is for one client.
         honours_field_names: false,
         default_ms: fresh_ms,
         failures: FailureStatuses::Overload,

@@ -7,17 +7,17 @@ use skep_wire::cache::PurgeStamp;
 use skep_wire::cache::link::MemberId;
 use skep_wire::seal::PeerId;
 
-/// Another node, as a coordinator named it.
+/// Another node, as identified by a coordinator.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PeerNode {
     pub(crate) id: PeerId,
     pub(crate) address: SocketAddr,
-    /// The link whose coordinator numbered it, and its number there.
+    /// The link to the coordinator that numbered it; `member` is that number.
     pub(crate) link: LinkId,
     pub(crate) member: MemberId,
 }
 
-/// A node is the same whichever coordinator names it.
+/// Nodes are equal regardless of the coordinator that named them.
 impl PartialEq for PeerNode {
     fn eq(&self, other: &Self) -> bool {
         self.id == other.id
@@ -27,9 +27,9 @@ impl PartialEq for PeerNode {
 /// The head of an origin's object, as sent from node to node.
 #[derive(Debug)]
 pub(crate) struct PeerHead {
-    /// How long it may be used there without revalidation, in milliseconds.
+    /// Time for which the receiver may use it without revalidation, in milliseconds.
     pub(crate) fresh_ms: u64,
-    /// The latest soft purge of it that was known before it was fetched.
+    /// Its latest soft purge known before it was fetched.
     pub(crate) softly_purged: PurgeStamp,
     pub(crate) head: Vec<u8>,
 }

@@ -1,4 +1,4 @@
-//! The pool of a route, and how requests go there.
+//! The pool of a route, and how requests are forwarded to it.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -16,54 +16,55 @@ use crate::model::pools::{Pool, PoolMap};
 use crate::model::sessions::SessionCounts;
 use crate::model::variant_tag::plain_tags;
 
-/// Methods of which clients are told that they pass, where all but TRACE do: those of RFC 9110 and 5789.
-/// What else an application knows, it says itself.
+/// Methods listed in `Allow` where all but TRACE pass: those of RFC 9110 and 5789. An application announces
+/// any further ones itself.
 const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"];
 
 /// The pool of a route.
 #[derive(Debug)]
 pub(crate) struct PoolBackend {
     pub(crate) group: Arc<Group>,
-    /// Whether clients are believed what they say about where a request came from.
+    /// Whether statements of clients about a request's origin are trusted.
     pub(crate) trusts_claims: bool,
-    /// Field Host; `None`: the client's.
+    /// Value of the field Host; `None`: the client's.
     pub(crate) host: Option<Box<[u8]>>,
     pub(crate) upgrade: bool,
     pub(crate) body_bytes_max: Option<u64>,
     pub(crate) upload_timeout_ms: Option<u64>,
     times: OwnTimes,
-    /// How the names of files end that its servers run as scripts.
+    /// Suffix of the names of files that its servers run as scripts.
     scripts: Option<Box<[u8]>>,
-    /// Bodies of requests are not collected.
+    /// Whether request bodies are sent on without being collected first.
     streams_request: bool,
-    /// Responses are not read ahead of the client.
+    /// Whether responses are not read ahead of the client.
     streams_response: bool,
     request_without: Vec<String>,
     request_lines: Box<[u8]>,
-    /// Name of the cookie that is ours, not the servers'.
+    /// Name of the session cookie that nodes insert.
     session_cookie: Option<String>,
     sessions: Option<Arc<SessionCounts>>,
     pub(crate) response_without: Vec<String>,
     pub(crate) response_lines: Box<[u8]>,
     strip_prefix: Box<[u8]>,
     add_prefix: Box<[u8]>,
-    /// The reverse of both, for responses.
+    /// The reverse of both, applied to responses.
     back: BackRewrite,
-    /// Those that may pass; empty: all but TRACE.
+    /// The allowed methods; empty: all but TRACE.
     methods: Vec<String>,
-    /// `Allow: …\r\n`, for refusals of others.
+    /// `Allow: …\r
+    /// `, for refusals of other methods.
     pub(crate) allow_line: Box<[u8]>,
     /// How responses are cached, if they are.
     pub(crate) cache: Option<PoolCache>,
-    /// Whether servers are asked for plain bytes where the response may be stored: they are compressed here,
-    /// and stored once.
+    /// Whether servers are asked for unencoded bytes if the response may be stored: it is then compressed
+    /// here and stored once.
     pub(crate) asks_for_plain: bool,
     /// How responses name files in place of a body, if they may.
     pub(crate) file_names: Option<FileNames>,
 }
 
 impl PoolBackend {
-    /// What becomes of what a request says about its client.
+    /// How the statements of a request about its client are treated.
     pub(crate) fn claims(&self, is_from_dispatcher: bool) -> Claims {
         if is_from_dispatcher {
             Claims::Keep
@@ -74,7 +75,8 @@ impl PoolBackend {
         }
     }
 
-    /// Counts the session of `request`, which comes from `peer` and is believed as `claims` says.
+    /// Counts the session of `request`, which came from `peer` and whose statements are treated according to
+    /// `claims`.
     pub(crate) fn count_session(
         &self,
         request: &RequestHead<'_, '_>,
@@ -86,8 +88,8 @@ impl PoolBackend {
         }
     }
 
-    /// The pool that `backend` names, out of `pools`; `response_headers` and `vary_line` are the fields
-    /// that responses of the route get. `None`: it names none.
+    /// The pool in `pools` that `backend` names; `response_headers` and `vary_line` are the fields added to
+    /// responses of the route. `None`: it names no pool.
     pub(crate) fn new(
         backend: &BackendConfig,
         pools: &PoolMap,
@@ -116,7 +118,7 @@ impl PoolBackend {
             methods => methods.join(", "),
         };
         let allow = format!("Allow: {allow}\r\n");
-        // For this node, as in nginx.
+        // Addressed to this node, as in nginx.
         let buffering_field = BUFFERING_FIELD.to_owned();
         Some(Self {
             group,
@@ -157,8 +159,8 @@ impl PoolBackend {
         })
     }
 
-    /// What holds for its exchanges; `extra` are further fields of responses, and `coding` may encode
-    /// their bodies.
+    /// The rules of its exchanges; `extra` are additional response fields, and `coding` may encode response
+    /// bodies.
     pub(crate) fn reply_rules<'a>(
         &'a self,
         own_lines: &'a [u8],
@@ -175,7 +177,7 @@ impl PoolBackend {
         }
     }
 
-    /// Names of the fields that a request with `fields` loses, and the lines that it gets.
+    /// Names of the fields that are removed from a request with `fields`, and the lines that are added.
     pub(crate) fn request_rules(
         &self,
         fields: &Fields<'_, '_>,
@@ -192,7 +194,8 @@ impl PoolBackend {
         (without.into(), lines.into())
     }
 
-    /// Has applications see the tags that they have given where clients name those of compressed variants.
+    /// Replaces entity tags of compressed variants in a client's conditions by the tags that the application
+    /// assigned.
     pub(crate) fn name_plain_tags(
         &self,
         fields: &Fields<'_, '_>,
@@ -211,10 +214,10 @@ impl PoolBackend {
         }
     }
 
-    /// Whether a file of this name is a script, which runs and is not sent: in any case, as what answers to
-    /// the name in one may be asked for in another.
+    /// Whether a file of this name is a script, which is run and never sent. Case is ignored, as a server
+    /// that ignores case could be asked for it in another one.
     pub(crate) fn is_script(&self, name: &[u8]) -> bool {
-        // Its compressed copies are its source, too.
+        // Compressed copies contain its source, too.
         let copies = [".gz", ".br", ".zst"];
         let of_copy = |it: &&str| name.strip_suffix(it.as_bytes());
         let name = copies.iter().find_map(of_copy).unwrap_or(name);
@@ -224,8 +227,8 @@ impl PoolBackend {
         })
     }
 
-    /// Whether requests of this method may pass. TRACE would show an application's answer to what
-    /// was sent by us (RFC 9110 9.3.8).
+    /// Whether requests of this method may pass. TRACE would reveal the fields that this node adds (RFC 9110
+    /// 9.3.8).
     pub(crate) fn allows(&self, method: Method<'_>) -> bool {
         match self.methods.is_empty() {
             true => method != Method::Trace,
@@ -233,8 +236,8 @@ impl PoolBackend {
         }
     }
 
-    /// The target that a server is asked for: `path` is a normalised target. `None`: it does not
-    /// begin as all paths of the route do, by how many slashes it has.
+    /// The target requested from a server: `path` is a normalised target. `None`: it does not have the
+    /// prefix of the route's paths, because it has a different number of slashes.
     pub(crate) fn target(&self, path: &[u8], query: Option<&[u8]>) -> Option<Vec<u8>> {
         let rest = path.strip_prefix(&*self.strip_prefix)?;
         if !rest.is_empty() && !rest.starts_with(b"/") {
@@ -256,7 +259,8 @@ impl PoolBackend {
     }
 }
 
-/// What becomes of what responses say of the places of an application, whose servers are at `addresses`.
+/// How responses' references to the application's own locations are rewritten; its servers are at
+/// `addresses`.
 fn back_rewrite(forward: &ForwardConfig, addresses: Vec<String>) -> BackRewrite {
     let bytes = |text: &str| Box::from(text.as_bytes());
     let prefix = |path: &str| bytes(path.trim_end_matches('/'));
@@ -335,7 +339,7 @@ mod tests {
         assert!(all.allows(Method::Other("M-SEARCH")) && !all.allows(Method::Trace));
         assert!(one.allows(Method::Get) && !one.allows(Method::Head));
         assert_eq!(&*one.allow_line, b"Allow: GET\r\n");
-        // A refusal says what would pass (RFC 9110 15.5.6).
+        // A refusal lists the allowed methods (RFC 9110 15.5.6).
         assert_eq!(&*all.allow_line, b"Allow: GET, HEAD, POST, PUT, DELETE, OPTIONS, PATCH\r\n");
     }
 }

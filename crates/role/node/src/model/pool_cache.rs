@@ -28,28 +28,28 @@ pub(crate) struct PoolCache {
     /// How responses are stored and reused.
     pub(crate) policy: CachePolicy,
     keys: KeyRules,
-    /// Fields of requests that may reach servers: names in lower case, or beginnings with `*`.
+    /// Request fields that may be sent to servers: names in lower case, or prefixes followed by `*`.
     request_fields: Vec<String>,
-    /// Whether clients are told the key.
+    /// Whether the key is shown to clients.
     shows_key: bool,
     /// When responses are refreshed before they are stale, if they are.
     pub(crate) ahead: Option<RefreshAhead>,
-    /// The fills by its servers.
+    /// Fills from its servers.
     pub(crate) fills: Arc<Fills>,
-    /// Refreshes before anything is stale that are under way.
+    /// Refreshes in progress of responses that are not stale yet.
     pub(crate) refreshes_ahead: Arc<AtomicUsize>,
-    /// Those of what is stale, and sent meanwhile.
+    /// Refreshes in progress of stale responses that are sent meanwhile.
     pub(crate) refreshes_stale: Arc<AtomicUsize>,
-    /// Responses in a row that could not be stored.
+    /// Consecutive responses that could not be stored.
     unstorable: AtomicU32,
 }
 
 /// When a response is refreshed before it is stale.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RefreshAhead {
-    /// The last part of the lifetime.
+    /// The last part of the lifetime in which refreshes are made.
     percent: u64,
-    /// Requests that it must have answered.
+    /// Requests that the response must have answered.
     pub(crate) hits_min: u64,
 }
 
@@ -59,8 +59,8 @@ impl RefreshAhead {
         (percent > 0).then_some(Self { percent, hits_min: config.refresh_hits_min })
     }
 
-    /// Whether a response with so much left of its lifetime is due: from a point on in the second half of
-    /// that part, which `spread` determines, so that what was stored together does not expire together.
+    /// Whether a response with `left_ms` of its lifetime left is due: from a point in the second half of that
+    /// part on. `spread` determines the point, so that responses stored together do not expire together.
     pub(crate) fn is_due(self, lifetime_ms: u64, left_ms: u64, spread: u64) -> bool {
         let part_ms = lifetime_ms.saturating_mul(self.percent) / 100;
         left_ms <= part_ms / 2 + spread % (part_ms / 2 + 1)
@@ -70,20 +70,21 @@ impl RefreshAhead {
 /// The key of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct PoolKey {
-    /// Path and query as the site has them, without what does not count: what purges name.
+    /// Path and query in the site's form, without the parts that the key ignores: the name that purges use.
     pub(crate) target: Box<[u8]>,
-    /// Behind the site's own: the primary key.
+    /// The part of the primary key behind that of the site.
     text: Box<[u8]>,
-    /// The name in the cluster that it has had last, and since which purge.
+    /// Its last name in the cluster, and the purge since which that is valid.
     name: Cell<Option<(PurgeStamp, SegmentName)>>,
 }
 
-/// Fields of requests that name the client, or the way to it: nodes write them, so that they differ
-/// from what the client sent, and each client has others.
+/// Request fields that name the client, or the path to it. Nodes write them, so they differ from those that
+/// the client sent, and from client to client.
 const CLIENT_FIELDS: &[&str] = &["forwarded", "x-forwarded-for", "x-real-ip", "via"];
 
 impl PoolCache {
-    /// The rules of a config; `None`: nothing is cached. `session_cookie`: the one that nodes insert.
+    /// The rules of a config; `None`: nothing is cached. `session_cookie`: the session cookie that nodes
+    /// insert.
     pub(crate) fn new(config: &ResponseCacheConfig, session_cookie: Option<&str>) -> Option<Self> {
         let lower = |names: &[String]| -> Vec<_> {
             names.iter().map(|name| name.to_ascii_lowercase()).collect()
@@ -107,17 +108,17 @@ impl PoolCache {
         })
     }
 
-    /// `key` as clients are told, if they are.
+    /// `key`, if it is shown to clients.
     pub(crate) fn shown_key<'k>(&self, key: &'k [u8]) -> Option<&'k [u8]> {
         self.shows_key.then_some(key)
     }
 
-    /// `query` without what does not count, for `path`.
+    /// `path` and `query`, without the parts that the key ignores.
     pub(crate) fn target(&self, path: &[u8], query: Option<&[u8]>) -> Vec<u8> {
         self.keys.target(&with_query(path, query)).into_owned()
     }
 
-    /// The key of `request` for `target` ([`Self::target`]); `None`: it has none.
+    /// The key of `request` for `target` ([`Self::target`]); `None`: the request has no key.
     pub(crate) fn key(
         &self,
         request: &RequestHead<'_, '_>,
@@ -143,10 +144,10 @@ impl PoolCache {
         Some(text)
     }
 
-    /// Whether a field of a request is dropped where its response may be stored: the client could have
-    /// it reflected to all others, if it is not part of the key. What trusted proxies say of the client's way
-    /// to them is part of the key, or of nothing. Many applications read a name with an underscore as the one
-    /// with a hyphen, which counts in keys.
+    /// Whether a request field is dropped if the response may be stored: a client could make the application
+    /// reflect the field to all other clients, unless it is part of the key. Statements of trusted proxies
+    /// about the client's path are part of the key, or have no effect on it. Many applications treat an
+    /// underscore in a name as the hyphen of the name in the key.
     pub(crate) fn is_dropped(&self, name: &[u8], claims: Claims) -> bool {
         let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
         if self.keys.fields.iter().any(|known| is(known)) {
@@ -158,19 +159,19 @@ impl PoolCache {
         !is_told && (!is_wanted || name.contains(&b'_') || is_untrusted(name))
     }
 
-    /// Whether a response with this Vary may serve other clients: not if it depends on who they are.
+    /// Whether a response with this Vary may serve other clients: not if it varies by the client's identity.
     pub(crate) fn may_vary(vary: &VaryNames) -> bool {
         !CLIENT_FIELDS.iter().any(|name| vary.has(name))
     }
 
-    /// Whether `request` may wait for the response to another one, and others for its own.
+    /// Whether `request` may wait for the response to another one, and others may wait for its response.
     pub(crate) fn may_collapse(&self, request: &RequestMeta<'_>) -> bool {
         let policy = &self.policy;
         let is_lengthened = policy.default_ms > 0
             || policy.negative_ms > 0
             || !policy.by_status.is_empty()
             || policy.heuristic.is_some();
-        // A lifetime of the settings is not for requests with cookies, but for those that would wait.
+        // Configured lifetimes do not apply to requests with cookies, which would therefore wait in vain.
         let is_of_one =
             request.has_cookie && policy.cookies == CookiePolicy::Bypass && is_lengthened;
         let is_stored = !(request.directives.no_store && policy.obeyed.no_store);
@@ -185,7 +186,7 @@ impl PoolCache {
     pub(crate) fn was_stored(&self, is_stored: bool) {
         match is_stored {
             true => self.unstorable.store(0, Ordering::Relaxed),
-            // It wraps at no time: beyond the bound nobody counts.
+            // The count does not wrap: above the bound it is not incremented.
             false if self.unstorable.load(Ordering::Relaxed) < UNSTORABLE_IN_A_ROW_MAX => {
                 self.unstorable.fetch_add(1, Ordering::Relaxed);
             }
@@ -195,12 +196,12 @@ impl PoolCache {
 }
 
 impl PoolKey {
-    /// What names all responses under the key; and that of a response without Vary.
+    /// Identifies all responses under the key; also a response without Vary.
     pub(crate) fn primary(&self) -> &[u8] {
         &self.text
     }
 
-    /// Its name since the purge `purged`, which `make` makes: once for all who want it.
+    /// The name since the purge `purged`; computed by `make` once for all callers.
     pub(super) fn name(
         &self,
         purged: PurgeStamp,
@@ -216,7 +217,7 @@ impl PoolKey {
         }
     }
 
-    /// What names the response to requests with this secondary key.
+    /// Identifies the response to requests with this secondary key.
     pub(crate) fn variant(&self, secondary: &SecondaryKey) -> Cow<'_, [u8]> {
         match secondary.as_bytes() {
             b"" => Cow::Borrowed(&self.text),
@@ -226,13 +227,14 @@ impl PoolKey {
     }
 }
 
-/// Whether a purge can name `target`. What none can name is not stored: nothing would take it out of all
-/// memories, and a prefix, which any client of an unsafe method could have purged then, takes many others.
+/// Whether a purge can name `target`. A response that no purge can name is not stored: it could not be
+/// removed from all nodes, and purging a prefix instead, which any client could trigger by an unsafe method,
+/// would remove many others.
 pub(crate) fn is_named_by_purges(target: &[u8]) -> bool {
     path::place(target).len() <= PURGE_TARGET_BYTES_MAX
 }
 
-/// A path with its query, as requests have them.
+/// A path with its query, as in a request.
 pub(crate) fn with_query(path: &[u8], query: Option<&[u8]>) -> Vec<u8> {
     match query {
         Some(query) => [path, b"?", query].concat(),
@@ -240,8 +242,8 @@ pub(crate) fn with_query(path: &[u8], query: Option<&[u8]>) -> Vec<u8> {
     }
 }
 
-/// Fields that reach servers whatever `request_fields` has: with neither nobody could sign in, and what each
-/// of them may have stored is decided by rules of its own.
+/// Fields sent to servers regardless of `request_fields`: without them no client could log in, and separate
+/// rules decide whether a response to a request with them may be stored.
 const ALWAYS_SENT: &[&str] = &["authorization", "cookie"];
 
 fn is_claim(name: &[u8]) -> bool {
@@ -250,13 +252,13 @@ fn is_claim(name: &[u8]) -> bool {
     begins || CLIENT_FIELDS.iter().any(|it| name.eq_ignore_ascii_case(it.as_bytes()))
 }
 
-/// The scheme by which the client asked, as far as who may say so says.
+/// The scheme that the client used, according to the sources that are trusted to state it.
 pub(crate) fn scheme_of(request: &RequestHead<'_, '_>, claims: Claims) -> &'static str {
     if claims.is_secure(request) { "https" } else { "http" }
 }
 
-/// Appends what trusted proxies say of what was asked for, by which applications make links: all that
-/// they are told, whatever [`scheme_of`] made of it.
+/// Appends the statements of trusted proxies about the requested location, from which applications build
+/// links: all that are forwarded, regardless of the result of [`scheme_of`].
 fn write_claims(text: &mut Vec<u8>, request: &RequestHead<'_, '_>) {
     let names_client =
         |name: &[u8]| CLIENT_FIELDS.iter().any(|it| name.eq_ignore_ascii_case(it.as_bytes()));
@@ -275,8 +277,9 @@ fn write_claims(text: &mut Vec<u8>, request: &RequestHead<'_, '_>) {
     }
 }
 
-/// What of Forwarded (RFC 7239 4) is not about the client: all but its `for`, if that is a node (6). A part of
-/// a quoted string is taken for one more parameter, which makes the key narrower than need be.
+/// The parameters of Forwarded (RFC 7239 4) that are not about the client: all but its `for`, if that is a
+/// node (6). A part of a quoted string counts as one more parameter, which makes the key narrower than
+/// necessary.
 fn parameters_of_request(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     let parameters = value.split(|byte| matches!(byte, b';' | b',')).map(<[u8]>::trim_ascii);
     let is_of_node = |byte: &u8| byte.is_ascii_alphanumeric() || b".:_-[]\"".contains(byte);
@@ -306,8 +309,8 @@ fn policy(config: &ResponseCacheConfig, session_cookie: Option<&str>) -> CachePo
             RequestCookies::Explicit => CookiePolicy::Bypass,
             RequestCookies::Ignore => CookiePolicy::Ignore,
         },
-        // Cookies of the key are no difference between requests of one key; and servers do not see
-        // those that nodes insert.
+        // Requests with the same key have equal key cookies, and cookies that nodes insert are not sent to
+        // servers.
         cookies_ignored: ignored
             .chain(key_cookies)
             .chain(session_cookie)
@@ -392,7 +395,7 @@ mod tests {
             assert_eq!(*key(claims, lies).text, *told.as_bytes());
         }
         let key = |fields: &str| key(Claims::Extend, fields).text;
-        // An application that reads the second of them makes other links.
+        // An application that reads the second field builds other links.
         let twice = "X-Forwarded-Proto: http\r\nX-Forwarded-Proto: https\r\n";
         assert_ne!(key(twice), key("X-Forwarded-Proto: http\r\n"));
         let forwarded = |of: &str| key(&format!("Forwarded: for=6.6.6.6, FOR=\"[::1]\"{of}\r\n"));
@@ -433,7 +436,7 @@ mod tests {
         {
             assert!(!cache.is_dropped(name.as_bytes(), Claims::Replace), "{name}");
         }
-        // What only proxies may say is not for a list.
+        // A list cannot allow fields that only proxies may send.
         for name in ["User-Agent", "X-B", "X-Original-URL", "X-Forwarded-Host", "accept_x"] {
             assert!(cache.is_dropped(name.as_bytes(), Claims::Replace), "{name}");
         }

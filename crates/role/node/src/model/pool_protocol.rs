@@ -1,4 +1,4 @@
-//! What the servers of a pool speak, as the config says it.
+//! The protocol of a pool's servers, as configured.
 
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
@@ -11,17 +11,17 @@ use skep_proxy::{AjpSpec, FcgiSpec, MemberProtocol, PingSettings, ScriptSpec, Se
 
 use crate::limits::SECRET_BYTES_MAX;
 
-/// A pool cannot be made.
+/// A pool cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub enum PoolError {
-    /// The secret is missing, or may not be read.
+    /// The secret is missing or not readable.
     #[error(
         "cannot read the secret of pool {pool:?} in {}: {cause}. Expected a file that this user may \
          read",
         path.display()
     )]
     SecretUnreadable { pool: String, path: PathBuf, cause: io::Error },
-    /// Everybody on this machine may read it.
+    /// All users of this machine may read it.
     #[error(
         "the secret of pool {pool:?} in {} can be read by everybody. Expected mode 0640 or less: \
          chmod o= {}",
@@ -29,7 +29,7 @@ pub enum PoolError {
         path.display()
     )]
     SecretPublic { pool: String, path: PathBuf },
-    /// It is none.
+    /// It is empty or invalid.
     #[error(
         "no secret of pool {pool:?} in {}. Expected one line of 1 to {SECRET_BYTES_MAX} visible \
          characters",
@@ -38,7 +38,7 @@ pub enum PoolError {
     SecretMalformed { pool: String, path: PathBuf },
 }
 
-/// What the servers of `pool` speak.
+/// The protocol of the servers of `pool`.
 ///
 /// # Errors
 /// A secret cannot be read.
@@ -50,7 +50,7 @@ pub(crate) fn protocol(pool: &PoolConfig) -> Result<MemberProtocol, PoolError> {
     })
 }
 
-/// What files end with that `pool` runs as scripts.
+/// The suffix of file names that `pool` runs as scripts.
 pub(crate) fn scripts(pool: &PoolConfig) -> Option<Box<[u8]>> {
     let has_scripts =
         pool.protocol == PoolProtocol::Fcgi && pool.fastcgi.script != ScriptWord::Below;
@@ -98,7 +98,7 @@ fn read_secret(pool: &str, path: &Path) -> Result<Secret, PoolError> {
     read_line(pool, path).map(|line| Secret::new(line.as_bytes()))
 }
 
-/// The only line of a file that not everybody may read.
+/// Reads the only line of a file that must not be readable by all users.
 ///
 /// # Errors
 /// [`PoolError`].

@@ -1,4 +1,4 @@
-//! Pools: the servers of applications, to which routes lead.
+//! Pools: the servers of applications, to which routes forward.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,7 +26,7 @@ use crate::model::file_names::FileCounts;
 use crate::model::pool_protocol::{PoolError, protocol, scripts};
 use crate::model::sessions::{ClientNetworks, SessionCounts, SessionKey, SessionsByNetwork};
 
-/// The words of operators for a pool and what is in it.
+/// The terms used to operators for a pool and its members.
 static WORDS: GroupWords = GroupWords { group: "pool", member: "server" };
 
 /// Pools by their names.
@@ -36,17 +36,17 @@ pub(crate) type PoolMap = BTreeMap<String, Pool>;
 #[derive(Clone, Debug)]
 pub(crate) struct Pool {
     pub(crate) group: Arc<Group>,
-    /// Whether clients are believed what they say about where a request came from.
+    /// Whether statements of clients about a request's origin are trusted.
     pub(crate) trusts_claims: bool,
     /// Name of the cookie that nodes insert for sessions, if they do.
     pub(crate) session_cookie: Option<String>,
-    /// Its sessions, if they can be told apart.
+    /// Its sessions, if the pool can distinguish them.
     pub(crate) sessions: Option<Arc<SessionCounts>>,
-    /// What became of files that its applications have named.
+    /// Outcomes for the files that its applications have named.
     pub(crate) file_counts: Arc<FileCounts>,
-    /// How the names of files end that it runs as scripts.
+    /// Suffix of the names of files that it runs as scripts.
     pub(crate) scripts: Option<Box<[u8]>>,
-    /// What the config says of it.
+    /// Its settings in the config.
     spec: GroupSpec,
     /// How the requests at each server are counted.
     counting: BTreeMap<String, Counting>,
@@ -54,16 +54,17 @@ pub(crate) struct Pool {
     added: Vec<ServerConfig>,
     /// The status that servers report.
     pub(crate) agents: Arc<Agents>,
-    /// What they are to be asked.
+    /// How that status is requested.
     agent_spec: Arc<AgentSpec>,
 }
 
 /// How requests at a server are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Counting {
-    /// With those of all nodes, by this key; this one's share while no coordinator answers.
+    /// Together with the requests of all nodes, under this key; `share` is this node's share while no
+    /// coordinator answers.
     OfCluster { key: ServerKey, share: u32 },
-    /// By this node for itself: so many it may have.
+    /// By this node alone, up to this number.
     OfNode(u32),
 }
 
@@ -73,7 +74,7 @@ pub(crate) struct Pools {
     /// The cluster's key, if it has one.
     key: Option<Key>,
     session_key: SessionKey,
-    /// Where bodies wait for slow clients.
+    /// Buffers in which bodies wait for slow clients.
     buffers: Arc<BodyBuffers>,
     current: Mutex<PoolMap>,
     /// The worker that checks servers.
@@ -83,8 +84,8 @@ pub(crate) struct Pools {
 }
 
 impl Pools {
-    /// None; `seed` drives policies and the spread of checks, `key` hides the servers' names in
-    /// cookies.
+    /// Creates an empty set; `seed` initialises policies and the spread of checks, `key` hides the servers'
+    /// names in cookies.
     pub(crate) fn new(seed: u64, key: Option<Key>, buffers: Arc<BodyBuffers>) -> Self {
         let session_key = SessionKey::new(key.as_ref(), seed);
         Self {
@@ -98,13 +99,12 @@ impl Pools {
         }
     }
 
-    /// Where bodies wait for slow clients.
+    /// Buffers in which bodies wait for slow clients.
     pub(crate) fn buffers(&self) -> &Arc<BodyBuffers> {
         &self.buffers
     }
 
-    /// The pools of a config: those that there are already, and new ones, which get no requests
-    /// before [`Pools::adopt`].
+    /// The pools of a config: existing ones, and new ones, which get no requests before [`Pools::adopt`].
     ///
     /// # Errors
     /// A secret cannot be read.
@@ -120,7 +120,7 @@ impl Pools {
             let group = match current {
                 Some(current) => Arc::clone(&current.group),
                 None => {
-                    // Pools must not be checked in step.
+                    // Different seeds keep the checks of pools from running in step.
                     let seed = self.seed ^ stable_hash(pool.name.as_bytes(), 0);
                     Group::new(&pool.name, &WORDS, spec.clone(), seed)
                 }
@@ -156,7 +156,7 @@ impl Pools {
         config.pools.iter().map(prepared).collect()
     }
 
-    /// `pools`, made for `config`, are in force from now on.
+    /// Puts `pools`, which were prepared for `config`, in force.
     pub(crate) fn adopt(&self, config: &Config, mut pools: PoolMap) {
         let joins = self.joins.load(Ordering::Relaxed);
         let mut current = self.lock();
@@ -177,8 +177,8 @@ impl Pools {
         *current = pools;
     }
 
-    /// Adds a server to `pool`, as `config` would count its requests. It stays through reloads until it is
-    /// removed, the file names it, or the pool is gone.
+    /// Adds a server to `pool`, whose requests are counted as `config` specifies. It stays across reloads
+    /// until it is removed, the file names it, or the pool is gone.
     pub(crate) fn add(
         &self,
         config: &Config,
@@ -241,7 +241,7 @@ impl Pools {
         self.lock().values().map(|pool| Arc::clone(&pool.group)).collect()
     }
 
-    /// What the servers of the pools in force say of themselves.
+    /// The agents of the pools in force, which query the status of servers.
     pub(crate) fn agents(&self) -> BTreeMap<String, Arc<Agents>> {
         let current = self.lock();
         current.iter().map(|(name, pool)| (name.clone(), Arc::clone(&pool.agents))).collect()
@@ -254,20 +254,20 @@ impl Pools {
         current.values().map(counted).collect()
     }
 
-    /// The node is about to link with coordinators: from the next [`Pools::prepare`] on requests are counted
-    /// with those of other nodes where the config says so.
+    /// Announces that the node is about to link with coordinators: from the next [`Pools::prepare`] on,
+    /// requests are counted together with those of other nodes if the config enables it.
     pub(crate) fn join(&self) {
         self.joins.store(true, Ordering::Relaxed);
     }
 
-    /// The sessions that were seen lately, of the pools that can tell them apart.
+    /// Recently seen sessions, by pool; only pools that can distinguish sessions.
     pub(crate) fn sessions(&self, now: Now) -> BTreeMap<String, SessionsByNetwork> {
         let current = self.lock();
         let seen = |pool: &Pool| pool.sessions.as_ref().map(|it| it.seen(now));
         current.iter().filter_map(|(name, pool)| Some((name.clone(), seen(pool)?))).collect()
     }
 
-    /// What became of files that applications have named, by pools.
+    /// Outcomes for the files that applications have named, by pool.
     pub(crate) fn file_counts(&self) -> Vec<(String, Arc<FileCounts>)> {
         let pools = self.lock();
         pools.iter().map(|(name, pool)| (name.clone(), Arc::clone(&pool.file_counts))).collect()
@@ -283,25 +283,25 @@ impl Pools {
 }
 
 impl Pool {
-    /// Where its servers are that the config names, as the field Host has it.
+    /// Addresses of the configured servers, in the form of the field Host.
     pub(crate) fn addresses(&self) -> Vec<String> {
         self.spec.members.iter().map(|it| it.authority.clone()).collect()
     }
 
-    /// Watches its servers on `worker`.
+    /// Starts checks and status requests of its servers on `worker`.
     fn start(&self, worker: &WorkerHandle) {
         self.group.start_checks(worker);
         self.agents.start(&self.group, worker);
     }
 
-    /// Whether it has a server at that address that was added at run time.
+    /// Whether a server at that address was added at run time.
     fn has_added(&self, address: ServerAddress) -> bool {
         let members = self.group.members();
         let mut added = self.added.iter().filter(|it| it.address == address);
         added.any(|server| members.iter().any(|it| it.name == server.name))
     }
 
-    /// Servers that were added at run time and are removed again are not counted.
+    /// Drops the records of servers that were added at run time and removed again.
     fn forget_removed(&mut self, filed: &PoolConfig) {
         let members = self.group.members();
         let is_there = |name: &str| members.iter().any(|it| it.name == name);
@@ -310,8 +310,7 @@ impl Pool {
         self.counting.retain(|name, _| is_filed(name) || is_there(name));
     }
 
-    /// Of the servers that were added at run time, those stay that are still there and that the file does
-    /// not name.
+    /// Keeps those servers added at run time that still exist and that the file does not name.
     fn keep_added(&mut self, config: &Config, added: &[ServerConfig], joins: bool) {
         let members = self.group.members();
         let is_there = |server: &&ServerConfig| {
@@ -342,18 +341,18 @@ pub enum AddServerError {
          config first"
     )]
     NeedsSecret(ServerAddress),
-    /// The next reload would take it for the one of the file.
+    /// The next reload would take it for the server of that name in the file.
     #[error(
         "the config has a server {0:?} at {1}: choose another name, or change the config and reload"
     )]
     OfFile(String, Box<ServerAddress>),
-    /// Only the order of the config tells the counts of two pools apart.
+    /// Counts of two pools at one address are distinguished only by their order in the config.
     #[error(
         "pool {0} has a server at {1} that was added at run time, too: put one of the two into the \
          config first"
     )]
     Elsewhere(String, Box<ServerAddress>),
-    /// The table of members refuses it.
+    /// The table of members rejects it.
     #[error(transparent)]
     Refused(#[from] GroupControlError),
 }
@@ -371,9 +370,9 @@ fn counting_of(config: &Config, pool: &PoolConfig, server: &ServerConfig, joins:
     }
 }
 
-/// The server at that address, whatever its names: nodes that have loaded another config count the same
-/// requests. Where several pools have one at the same address, each has its bound, in their order; one that
-/// was added at run time comes after those of the file.
+/// The key of the server at that address, whatever its names: nodes with another config count the same
+/// requests. If several pools have a server at one address, each has its own bound, in the order of the
+/// pools; one that was added at run time follows those of the file.
 fn key(config: &Config, pool: &PoolConfig, server: &ServerConfig) -> ServerKey {
     let is_it = |it: &ServerConfig| it.address == server.address;
     let has_it = |pool: &&PoolConfig| pool.servers.iter().any(is_it);
@@ -384,7 +383,7 @@ fn key(config: &Config, pool: &PoolConfig, server: &ServerConfig) -> ServerKey {
     ServerKey(stable_hash(server.address.to_string().as_bytes(), before as u64))
 }
 
-/// How sessions of the pool find their server.
+/// How requests of a session are assigned to its server.
 fn sticky(pool: &PoolConfig, key: Option<&Key>) -> Option<Sticky> {
     let sticky = &pool.sticky;
     let cookie = |default: &str| sticky.cookie.clone().unwrap_or_else(|| default.to_owned());
@@ -473,7 +472,7 @@ fn settings(
         stall_timeout_ms: pool.stall_timeout_ms,
         tunnel_idle_ms: pool.tunnel_idle_ms,
         connections: PoolLimits {
-            // The bound of each server is the process's; a worker may have all of it.
+            // The process enforces the bound of each server; one worker may use all of it.
             connections_max: servers.map(|it| it.connections_max as usize).max().unwrap_or(1),
             idle_ms: pool.idle_ms,
             connect_timeout_ms: pool.connect_timeout_ms,

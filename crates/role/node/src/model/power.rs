@@ -1,14 +1,14 @@
-//! Whether this node is on, for all its threads.
+//! Whether this node is switched on; shared by all threads.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use skep_wire::cache::PowerStage;
 
-/// The thread of the links decides.
+/// Set by the link thread.
 #[derive(Debug, Default)]
 pub(crate) struct NodePower {
     stage: AtomicU8,
-    /// How often it went off.
+    /// Number of times that the node was switched off.
     releases: AtomicU64,
 }
 
@@ -25,15 +25,15 @@ impl NodePower {
         self.stage.store(number(stage), Ordering::Release);
     }
 
-    /// It is off, unless it was switched on meanwhile.
+    /// Marks the node as off, unless it was switched on meanwhile.
     pub(crate) fn stopped(&self) {
         let (stopping, off) = (number(PowerStage::Stopping), number(PowerStage::Off));
-        // A worker that sees it before sees it at its next look.
+        // A worker that reads the count too early sees the change at its next check.
         self.releases.fetch_add(1, Ordering::Release);
         let _ = self.stage.compare_exchange(stopping, off, Ordering::AcqRel, Ordering::Relaxed);
     }
 
-    /// How often it went off: what a worker keeps for itself goes each time.
+    /// Number of times that the node was switched off: a worker releases its own memory each time.
     pub(crate) fn releases(&self) -> u64 {
         self.releases.load(Ordering::Acquire)
     }

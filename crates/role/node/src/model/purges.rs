@@ -42,7 +42,7 @@ pub(crate) struct Purges {
 /// What purges did at a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PurgeEffects {
-    /// Pieces of news that were applied.
+    /// Purge messages that were applied.
     pub applied: u64,
     /// Objects that were found purged and taken out of use.
     pub dropped: u64,
@@ -59,7 +59,7 @@ struct Step {
 
 impl Default for Step {
     fn default() -> Self {
-        // As long as there is nobody to hear of purges from.
+        // In step while there is no coordinator to receive purges from.
         Self { until_ms: AtomicU64::new(u64::MAX), renewed: Notify::new() }
     }
 }
@@ -68,17 +68,17 @@ impl Default for Step {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PurgeSnapshot {
     pub(crate) known: PurgeTables,
-    /// Grows with each piece of news.
+    /// Incremented by each purge message that is applied.
     pub(crate) generation: u64,
 }
 
 impl PurgeSnapshot {
-    /// Hard purges: parts of names.
+    /// Hard purges, whose stamps are part of names.
     pub(crate) fn hard(&self) -> &PurgeTable {
         self.known.of(PurgeKind::Hard)
     }
 
-    /// Soft purges: what was fetched before is stale.
+    /// Soft purges: responses fetched before are stale.
     pub(crate) fn soft(&self) -> &PurgeTable {
         self.known.of(PurgeKind::Soft)
     }
@@ -108,7 +108,7 @@ impl Purges {
         Some(new)
     }
 
-    /// Purges on this node alone, now.
+    /// Purges on this node only, now.
     pub(crate) fn purge(&self, kind: PurgeKind, what: Vec<PurgeWhat>) -> PurgeStamp {
         let stamp = PurgeStamp::after(self.newest(), unix_ms(), 0);
         let purges = what.into_iter().map(|what| (what, stamp)).collect();
@@ -116,7 +116,7 @@ impl Purges {
         stamp
     }
 
-    /// Waits until `is_known` of the hard purges.
+    /// Waits until `is_known` returns true for the hard purges.
     pub(crate) async fn until(&self, is_known: impl Fn(&PurgeTable) -> bool) {
         loop {
             let learned = self.learned.notified();
@@ -132,13 +132,13 @@ impl Purges {
         self.snapshot.load().known.newest()
     }
 
-    /// Whether no purge can have been missed by `now_ms` while this process was suspended
+    /// Whether no purge can have been missed by `now_ms` because this process was suspended
     /// ([`crate::peers`]).
     pub(crate) fn is_in_step(&self, now_ms: u64) -> bool {
         now_ms < self.step.until_ms.load(Ordering::Acquire)
     }
 
-    /// Records that no purge is missed until `until_ms`.
+    /// Records that no purge can be missed until `until_ms`.
     pub(crate) fn in_step_until(&self, until_ms: u64) {
         self.step.until_ms.store(until_ms, Ordering::Release);
         self.step.renewed.notify_waiters();
@@ -161,12 +161,12 @@ impl Purges {
         }
     }
 
-    /// Counts a resource that was found purged and taken out of use.
+    /// Counts a resource that was found to be purged and was taken out of use.
     pub(crate) fn count_dropped(&self) {
         self.dropped.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts a resource that was found softly purged, and is stale.
+    /// Counts a resource that was found to be softly purged and is stale.
     pub(crate) fn count_softened(&self) {
         self.softened.fetch_add(1, Ordering::Relaxed);
     }

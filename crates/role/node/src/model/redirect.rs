@@ -1,4 +1,4 @@
-//! Paths that moved.
+//! Redirects of moved paths.
 
 use skep_config::RedirectConfig;
 use skep_http::path::{self, Path};
@@ -20,11 +20,11 @@ impl Redirect {
         Self::from_to(&config.from, &config.to, config.status)
     }
 
-    /// That of a route with the path `pattern`.
+    /// The redirect of a route with the path `pattern`.
     pub(crate) fn of_route(pattern: &str, to: &str, status: u16) -> Self {
         match to.ends_with('*') {
             true => Self::from_to(pattern, to, status),
-            // It leads all of its paths there.
+            // All paths of the route have the same target.
             false => Self::from_to("*", to, status),
         }
     }
@@ -41,7 +41,7 @@ impl Redirect {
         }
     }
 
-    /// The new location of `path`, if it has moved.
+    /// The new location of `path`, if the redirect applies to it.
     pub(crate) fn location(&self, path: &Path<'_>) -> Option<Vec<u8>> {
         let rest = path.behind(&self.from)?;
         if !self.is_prefix && !rest.is_empty() {
@@ -50,7 +50,8 @@ impl Redirect {
         Some(self.to_rest(rest))
     }
 
-    /// The location of a path that is known to have moved, with its query where the rest is appended.
+    /// The location for a path to which the redirect applies; includes the query if the rest is
+    /// appended.
     pub(crate) fn of(&self, path: &Path<'_>, query: Option<&[u8]>) -> Vec<u8> {
         let mut location = self.to_rest(path.behind(&self.from).unwrap_or_default());
         if let Some(query) = query.filter(|_| self.takes_rest) {
@@ -63,7 +64,7 @@ impl Redirect {
     fn to_rest(&self, rest: &[u8]) -> Vec<u8> {
         let mut location = self.to.to_vec();
         if self.takes_rest {
-            // Two slashes in front would name another server (RFC 3986 4.2).
+            // Two leading slashes would name another server (RFC 3986 4.2).
             let slashes = rest.iter().take_while(|byte| **byte == b'/').count();
             let surplus = if location.ends_with(b"/") { slashes } else { 0 };
             location.extend_from_slice(&rest[surplus..]);

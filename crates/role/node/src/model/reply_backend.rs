@@ -1,4 +1,4 @@
-//! Fixed replies: the same to every request of a route.
+//! Fixed replies: the same reply to every request of a route.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use skep_http::path::Path as UrlPath;
 use crate::limits::FIXED_BODY_BYTES_MAX;
 use crate::model::redirect::Redirect;
 
-/// The file of a fixed reply can't be used.
+/// The file of a fixed reply cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum FixedReplyError {
     #[error(
@@ -32,15 +32,15 @@ pub(crate) struct ReplyBackend {
     pub(crate) status: u16,
     pub(crate) body: Option<Box<[u8]>>,
     pub(crate) content_type: String,
-    /// Where it leads, if it is a redirect.
+    /// The redirect, if the reply is one.
     redirect: Option<Redirect>,
 }
 
 impl ReplyBackend {
-    /// The reply of `config` for the paths of `pattern`; `None`: there is none.
+    /// The fixed reply of `config` for the paths of `pattern`; `None`: the route has none.
     ///
     /// # Errors
-    /// Its file can't be read.
+    /// Its file cannot be read.
     pub(crate) fn new(
         config: &ReplyConfig,
         pattern: Option<&str>,
@@ -58,7 +58,7 @@ impl ReplyBackend {
         Ok(Some(Self { status, body, content_type: config.content_type.clone(), redirect }))
     }
 
-    /// Where the request for `path` is led, if it is.
+    /// The location to which the request for `path` is redirected, if the reply is a redirect.
     pub(crate) fn location(
         &self,
         path: &UrlPath<'_>,

@@ -1,4 +1,4 @@
-//! Resources: what is at a path, and until when it may be served.
+//! Resources: the contents of a path, and until when they may be served.
 //!
 //! Invariant: a resource that was taken out of use, purged, or has exceeded its age is not
 //! current, and becomes current only by a check at its source.
@@ -19,26 +19,27 @@ use crate::model::object::{ObjectSource, Variants};
 use crate::model::purges::PurgeSnapshot;
 use crate::model::route::Route;
 
-/// The resource at a path: a file in one version, with its siblings; or an origin's object.
+/// The resource at a path: a version of a file with its sidecars, or an origin's object.
 #[derive(Debug)]
 pub(crate) struct Resource {
     pub(crate) route: Arc<Route>,
     pub(crate) variants: Variants,
-    /// What was made of the plain one, if that is compressible.
+    /// The compressed variants of the plain object, if it is compressible.
     pub(crate) compressed: Option<CompressedVariants>,
     validity: Validity,
     used: AtomicBool,
     retired: AtomicBool,
-    /// Generation of the purges that it was compared with.
+    /// Generation of the purges with which it was last compared.
     compared: AtomicU64,
-    /// The latest soft purge that it is later than; files: than their last check.
+    /// The latest soft purge before it was fetched; for files, before the last check.
     softly_purged: AtomicU64,
-    /// Since when it is stale by a later soft purge, by the monotonic clock in milliseconds; `u64::MAX`: it
-    /// is not. Files are checked instead.
+    /// Time since which a later soft purge makes it stale, by the monotonic clock in milliseconds;
+    /// `u64::MAX`: it is not stale. Files are checked instead.
     stale_from_ms: AtomicU64,
-    /// Requests that it has answered, where that is counted.
+    /// Requests that it has answered, if they are counted.
     hits: AtomicU64,
-    /// When dispatchers were last told of its size, by the monotonic clock in milliseconds; 0: never.
+    /// Time at which its size was last reported to dispatchers, by the monotonic clock in milliseconds; 0:
+    /// never.
     told_ms: AtomicU64,
 }
 
@@ -47,10 +48,9 @@ pub(crate) struct Resource {
 enum Validity {
     /// For a while after a check, or until its directory changes.
     Checked(Checks),
-    /// As long as the origin allows.
+    /// As long as its freshness allows.
     Fresh(ResourceFreshness),
-    /// As long as the node that has it allows: until then, by the monotonic clock, in
-    /// milliseconds.
+    /// As long as the node that has it allows: until this time by the monotonic clock, in milliseconds.
     Until(AtomicU64),
 }
 
@@ -73,16 +73,16 @@ impl Checks {
         self.verified_ms.store(began_ms, Ordering::Relaxed);
     }
 
-    /// It must be checked before it is used again.
+    /// Requires a check before it is used again.
     fn expire(&self) {
-        // No directory has changed so often.
+        // A generation that no directory reaches.
         self.verified(0, u64::MAX);
     }
 }
 
 impl Resource {
-    /// Files that were looked up at `began_ms`; `directory` was at `generation` before, and
-    /// `purges` were known then.
+    /// Files that were looked up at `began_ms`, when `directory` was at `generation` and `purges` were
+    /// known.
     pub(crate) fn of_files(
         route: &Arc<Route>,
         variants: Variants,
@@ -118,14 +118,14 @@ impl Resource {
         }
     }
 
-    /// Bytes that it takes in memory.
+    /// Memory that it takes, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         let objects = self.variants.iter().map(|object| object.memory_bytes());
         size_of::<Self>() + objects.sum::<usize>()
     }
 
-    /// An origin's object; `purges` were known before the request. `softly_purged`: the latest soft
-    /// purge that who fetched it knew before; it is stale if there was a later one.
+    /// An origin's object; `purges` were known before the request. `softly_purged`: the latest soft purge
+    /// known to the node that fetched it; a later one makes it stale.
     pub(crate) fn of_origin(
         route: &Arc<Route>,
         variants: Variants,
@@ -152,8 +152,8 @@ impl Resource {
         Self::new(route, variants, until, (purges, softly_purged))
     }
 
-    /// Whether this may be served at `now_ms`. False while it is unknown whether a purge
-    /// applies to it: [`Purges::until_in_step`] and [`Resource::is_purged`] find out.
+    /// Whether this may be served at `now_ms`. False while it is unknown whether a purge applies to it: use
+    /// [`Purges::until_in_step`] and [`Resource::is_purged`] to determine that.
     ///
     /// [`Purges::until_in_step`]: crate::model::purges::Purges::until_in_step
     pub(crate) fn is_current(&self, now_ms: u64, interval_ms: u64) -> bool {
@@ -165,22 +165,22 @@ impl Resource {
             }
     }
 
-    /// Whether it was neither purged nor replaced, so that it may at least be validated.
+    /// Whether it is neither purged nor replaced, so that it may at least be validated.
     pub(crate) fn is_in_use(&self, now_ms: u64) -> bool {
         !self.is_retired()
             && self.compared.load(Ordering::Acquire) == self.route.purges.generation()
             && self.route.purges.is_in_step(now_ms)
     }
 
-    /// How long another node may use this node's file, in milliseconds.
+    /// Time for which another node may use this node's file, in milliseconds.
     pub(crate) fn fresh_ms(&self, now_ms: u64, interval_ms: u64) -> u64 {
         let Some(checks) = self.checks() else { return 0 };
         let age_ms = now_ms.saturating_sub(checks.verified_ms.load(Ordering::Relaxed));
         interval_ms.saturating_sub(age_ms)
     }
 
-    /// Whether these are the files that were looked up as `found`; then this is as
-    /// current as that.
+    /// Whether these are the files that were looked up as `found`; if so, this resource is as current as
+    /// `found`.
     pub(crate) fn is_still(&self, found: &Self) -> bool {
         let (Some(old), Some(new)) = (self.checks(), found.checks()) else { return false };
         let files = self.variants.iter().map(|object| object.file());
@@ -208,7 +208,7 @@ impl Resource {
         let is_right = self.matches_disk();
         if is_right {
             checks.verified(began_ms, generation);
-            // A soft purge meanwhile is later than what was looked at.
+            // A soft purge since then is later than the check.
             if self.softly_purged.load(Ordering::SeqCst) != softly_purged {
                 checks.expire();
             }
@@ -221,7 +221,8 @@ impl Resource {
         self.variants.iter().all(|object| object.is_settled)
     }
 
-    /// Whether all nodes mean the same bytes by the names of its objects: not if each has files of its own.
+    /// Whether the names of its objects mean the same bytes on all nodes: not if each node has its own copy
+    /// of the folder.
     pub(crate) fn is_of_all_nodes(&self) -> bool {
         self.variants.plain.file().is_none() || !self.route.is_local()
     }
@@ -232,12 +233,12 @@ impl Resource {
         stamps.map(|(_, stamp)| stamp.settles_in_ms()).max().unwrap_or(0).max(1)
     }
 
-    /// Whether another node must be asked whether it still has it.
+    /// Whether another node must confirm that it still has it.
     pub(crate) fn is_expired(&self, now_ms: u64) -> bool {
         matches!(&self.validity, Validity::Until(until) if now_ms >= until.load(Ordering::Relaxed))
     }
 
-    /// Extends its use: another node confirmed that it still has it.
+    /// Extends its use after another node confirmed that it still has it.
     pub(crate) fn renew(&self, until_ms: u64) {
         if let Validity::Until(until) = &self.validity {
             until.fetch_max(until_ms, Ordering::Relaxed);
@@ -249,8 +250,8 @@ impl Resource {
         self.retired.load(Ordering::Acquire)
     }
 
-    /// Whether it was purged after it was looked up. Compares only if there were purges since
-    /// the last call; a soft one makes it stale.
+    /// Whether it was purged after it was looked up. Compares only if there were purges since the last
+    /// call; a soft purge makes it stale.
     pub(crate) fn is_purged(&self) -> bool {
         if self.compared.load(Ordering::Acquire) == self.route.purges.generation() {
             return false;
@@ -277,7 +278,7 @@ impl Resource {
         !self.is_purged() && self.stale_from_ms.load(Ordering::Acquire) != u64::MAX
     }
 
-    /// The latest purges of it that are earlier than it.
+    /// The latest purges that precede it.
     pub(crate) fn purges_before(&self) -> LatestPurges {
         LatestPurges { hard: self.variants.plain.purged(), soft: self.softly_purged() }
     }
@@ -294,7 +295,8 @@ impl Resource {
         }
         let is_first = match &self.validity {
             Validity::Fresh(_) => {
-                // By its stamp, so that how long it may be used stale does not begin when somebody asks.
+                // Counted from the purge's stamp: the time for which it may be used stale does not start
+                // with the next request.
                 let ago_ms = unix_ms().saturating_sub(latest.unix_ms());
                 let from_ms = monotonic_ms().saturating_sub(ago_ms);
                 self.stale_from_ms.fetch_min(from_ms, Ordering::AcqRel) == u64::MAX
@@ -315,14 +317,14 @@ impl Resource {
         }
     }
 
-    /// Takes it and its bytes out of use after a purge.
+    /// Takes the resource and its bytes out of use after a purge.
     pub(crate) fn drop_purged(&self, store: &SegmentStore) {
         if self.take_out(store) {
             self.route.purges.count_dropped();
         }
     }
 
-    /// Takes it and its bytes out of use: there is another version, or none.
+    /// Takes the resource and its bytes out of use because there is another version, or none.
     pub(crate) fn retire(&self, store: &SegmentStore) {
         if self.take_out(store) {
             store.count_stale();
@@ -343,7 +345,7 @@ impl Resource {
         true
     }
 
-    /// How long it may be used, if it is an origin's.
+    /// Its freshness, if it is an origin's object.
     #[inline]
     pub(crate) fn freshness(&self) -> Option<ResourceFreshness> {
         match &self.validity {
@@ -390,7 +392,8 @@ impl Resource {
         self.hits.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Whether dispatchers are to be told of its size, now that it is served: who asks does that.
+    /// Whether its size is to be reported to dispatchers, now that it is served; if so, the caller must
+    /// report it.
     pub(crate) fn is_to_be_told(&self, now_ms: u64) -> bool {
         let told_ms = self.told_ms.load(Ordering::Relaxed);
         let is_due = told_ms == 0 || now_ms.saturating_sub(told_ms) >= TELL_AGAIN_MS;
@@ -400,7 +403,7 @@ impl Resource {
         is_due
     }
 
-    /// Records that it was served; keeps it among those that are checked.
+    /// Records that it was served, so that it stays among the resources that are checked.
     pub(crate) fn mark_used(&self) {
         if !self.used.load(Ordering::Relaxed) {
             self.used.store(true, Ordering::Relaxed);

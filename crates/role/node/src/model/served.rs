@@ -1,5 +1,5 @@
-//! Which objects dispatchers, and nodes that hand off, are to be told of: under `redirect` and `handoff` the process that chooses a
-//! node sees no responses, and knows the sizes of objects only from here.
+//! Sizes of objects to report to dispatchers, and to nodes that hand off: under `redirect` and `handoff` the
+//! process that selects a node sees no responses and learns sizes only from these reports.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
@@ -16,9 +16,9 @@ use crate::limits::{SIZES_MESSAGES_MAX, SIZES_WAITING_MAX};
 /// Shared by all workers.
 #[derive(Debug, Default)]
 pub(crate) struct Served {
-    /// Under `handoff` URLs are told apart by their hosts, too.
+    /// Under `handoff` URLs include the host.
     with_host: AtomicBool,
-    /// Under `redirect` clients come by the host of the node, whatever it was at the dispatcher.
+    /// Under `redirect` the host is that of the node, not the one sent to the dispatcher, and is left out.
     without_host: AtomicBool,
     waiting: Mutex<Vec<SizedObject>>,
 }
@@ -38,14 +38,14 @@ impl Served {
         self.without_host.store(has(DispatchMode::Redirect), Relaxed);
     }
 
-    /// Whether anybody is to be told.
+    /// Whether any process needs the reports.
     pub(crate) fn is_wanted(&self) -> bool {
         self.with_host.load(Relaxed) || self.without_host.load(Relaxed)
     }
 
-    /// The object that `request` asks for has so many bytes.
+    /// Records the size of the object requested by `request`, in bytes.
     pub(crate) fn note(&self, request: &RequestHead<'_, '_>, bytes: u64) {
-        // What cannot be normalised was not answered for.
+        // A path that cannot be normalised had no successful reply.
         let Ok(path) = path::read(request.path, Reading::Origins).map(Path::into_place) else {
             return;
         };
@@ -60,7 +60,7 @@ impl Served {
         }
     }
 
-    /// What is to be told now, as messages of `node`.
+    /// The objects to report now, as messages of `node`.
     pub(crate) fn take(&self, node: PeerId) -> Vec<ServedObjects> {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         let now = waiting.len().min(SIZES_MESSAGES_MAX * OBJECTS_PER_MESSAGE_MAX);

@@ -1,14 +1,14 @@
-//! How many sessions of a pool were seen lately, by networks of their clients.
+//! Counts the recently seen sessions of a pool, by networks of their clients.
 //!
 //! ```text
 //!  request --Sticky::session_id--> id --keyed hash--> Observation --+
 //!  claims, or peer --> client --ClientNetworks::of--> network ------+--> SessionWindow: one word
 //! ```
 //!
-//! Invariants: ids are hashed under a key at once, and kept nowhere. Counting takes no lock and allocates
-//! nothing, but for the first session of a network; all workers share the words, and one is written only
-//! where it tells something new: in steady state each request reads one, and sessions that were seen before
-//! in the same slot of time write none.
+//! Invariants: ids are hashed with a key at once and never stored. Counting takes no lock and allocates
+//! nothing except for the first session of a network. The words are shared by all workers and written only
+//! when they change: in steady state each request reads one word, and sessions seen before in the same time
+//! slot write none.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -25,42 +25,42 @@ use skep_sketch::{Observation, Sketch, WindowRegister};
 use skep_units::{Now, Rng, Subnet};
 use skep_wire::seal::Key;
 
-/// The key of the hash of ids: who has not got it can neither find an id in what nodes tell each other, nor
-/// choose ids that count for many.
+/// The key of the hash of ids: without it nobody can recover an id from the nodes' messages, or choose ids
+/// that count as many sessions.
 #[derive(Clone, Copy)]
 pub(crate) struct SessionKey([u8; 16]);
 
-/// The named networks of clients.
+/// The named client networks.
 #[derive(Debug)]
 pub struct ClientNetworks {
-    /// In the order of the config; then that of all others.
+    /// In the order of the config; the name for all other clients is last.
     names: Vec<Arc<str>>,
-    /// The smallest first, each with the number of its name.
+    /// Smallest first, each with the index of its name.
     subnets: Vec<(Subnet, usize)>,
 }
 
 /// The sessions of a pool.
 pub(crate) struct SessionCounts {
-    /// What of a request is a session's id.
+    /// How the session id is read from a request.
     told_by: Sticky,
     key: SessionKey,
     networks: Arc<ClientNetworks>,
-    /// By network, in their order.
+    /// One per network, in their order.
     windows: Vec<Arc<SessionWindow>>,
 }
 
 /// Sessions by networks of their clients.
 pub type SessionsByNetwork = Vec<(String, Sketch)>;
 
-/// The sessions of a pool and network that were seen lately. Memory from the first one on: 16 KiB.
+/// The recently seen sessions of a pool and network. Allocates 16 KiB at the first session.
 #[derive(Default)]
 struct SessionWindow {
     registers: OnceLock<Box<[AtomicU64]>>,
 }
 
 impl SessionKey {
-    /// The same on all nodes with the cluster's key, so that a session that two of them have seen is one;
-    /// without it, of this process.
+    /// Equal on all nodes with the cluster's key, so that a session seen by two nodes counts once; without
+    /// that key, specific to this process.
     pub(crate) fn new(key: Option<&Key>, seed: u64) -> Self {
         let own = || {
             let mut rng = Rng::new(seed);
@@ -75,7 +75,7 @@ impl SessionKey {
 }
 
 impl ClientNetworks {
-    /// Those that the config names.
+    /// The networks of a config.
     pub fn new(networks: &[ClientNetworkConfig]) -> Self {
         let names = networks.iter().map(|it| it.name.as_str()).chain([CLIENT_NETWORK_OTHER]);
         let of_name = |(name, network): (usize, &ClientNetworkConfig)| {
@@ -88,12 +88,12 @@ impl ClientNetworks {
         Self { names: names.map(Arc::from).collect(), subnets }
     }
 
-    /// The name of the smallest network with that client.
+    /// The name of the smallest network that contains `client`.
     pub fn name_of(&self, client: IpAddr) -> &str {
         &self.names[self.of(client)]
     }
 
-    /// The number of the name of the smallest network with that client.
+    /// The index of the name of the smallest network that contains `client`.
     fn of(&self, client: IpAddr) -> usize {
         let found = self.subnets.iter().find(|(subnet, _)| subnet.contains(client));
         found.map_or(self.names.len() - 1, |(_, name)| *name)
@@ -101,8 +101,8 @@ impl ClientNetworks {
 }
 
 impl SessionCounts {
-    /// The sessions of `pool`, whose requests find their server by `sticky`; what `before` has counted stays,
-    /// as far as networks have the same names. `None`: nothing tells its sessions apart.
+    /// The sessions of `pool`, whose requests are assigned to servers by `sticky`; the counts of `before` are
+    /// kept for networks with the same names. `None`: the pool cannot distinguish sessions.
     pub(crate) fn new(
         pool: &PoolConfig,
         sticky: Option<&Sticky>,
@@ -111,7 +111,8 @@ impl SessionCounts {
     ) -> Option<Self> {
         let told_by = match (&pool.sticky.counted_cookie, pool.sticky.by) {
             (Some(cookie), _) => Sticky::CookieHash(cookie.clone()),
-            // It says which server a session has, and is the same for all of that server.
+            // The inserted cookie identifies the server of a session and is equal for all sessions of that
+            // server.
             (None, StickyBy::Off | StickyBy::Cookie) => return None,
             (None, _) => sticky?.clone(),
         };
@@ -134,7 +135,7 @@ impl SessionCounts {
         }
     }
 
-    /// The sessions that were seen lately, in the order of the config.
+    /// The recently seen sessions, by network, in the order of the config.
     pub(crate) fn seen(&self, now: Now) -> SessionsByNetwork {
         let names = self.networks.names.iter().map(|name| (**name).to_owned());
         names.zip(self.windows.iter().map(|window| window.read(now))).collect()
@@ -147,7 +148,7 @@ impl SessionCounts {
 }
 
 impl fmt::Debug for SessionCounts {
-    /// Without the key, and what was counted.
+    /// Omits the key and the counts.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "sessions by {:?} of {:?}", self.told_by, self.networks.names)
     }
@@ -157,7 +158,7 @@ impl SessionWindow {
     fn record(&self, seen: Observation, now: Now) {
         let none = || (0..REGISTERS).map(|_| AtomicU64::new(0)).collect();
         let register = &self.registers.get_or_init(none)[seen.register];
-        // Words are independent of each other, so that no order is needed between them.
+        // Words are independent of each other: relaxed ordering suffices.
         let raise = |word| {
             let raised = WindowRegister(word).raised(now, seen).0;
             (raised != word).then_some(raised)
@@ -240,7 +241,7 @@ mod tests {
         assert_eq!(shown(&before, WINDOW_MS + SLOT_MS), named([("campus", 0), ("other", 1)]));
         let after = counts(&networks(LIBRARY), Some(&before));
         count(&after, 4, "10.1.0.1", SLOT_MS);
-        // Requests in progress still have the old ones.
+        // Requests in progress still use the old windows.
         count(&before, 5, "192.0.2.1", SLOT_MS);
         assert_eq!(shown(&after, SLOT_MS), named([("library", 1), ("other", 2)]));
     }

@@ -1,4 +1,4 @@
-//! Sites: the routes behind host names, and the choice of a route by path.
+//! Sites: the routes of host names, and the choice of a route by path.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,9 +20,9 @@ use crate::model::route::{Route, RoutePaths, RouteSpec, SiteError};
 #[derive(Debug)]
 pub(crate) struct Site {
     paths: Arc<RoutePaths>,
-    /// One for each of `paths`, in the order in which they are matched.
+    /// One for each of `paths`, in matching order.
     routes: Vec<Arc<Route>>,
-    /// For all paths that match none of them.
+    /// For paths that match no other route.
     default_route: Arc<Route>,
     /// Whether routes differ in how they parse paths.
     is_mixed: bool,
@@ -33,7 +33,7 @@ pub(crate) struct Site {
     pub(crate) name: Option<Box<[u8]>>,
 }
 
-/// The body of replies with some status.
+/// The body of replies with a certain status.
 #[derive(Clone, Debug)]
 pub(crate) struct Page {
     /// The route of its path.
@@ -67,13 +67,12 @@ impl Site {
         Ok(site)
     }
 
-    /// The route of a request with a path as it was sent, and the path as parsed by that route.
+    /// The route of a request with the path `sent`, and the path as parsed by that route.
     ///
     /// # Errors
-    /// One of the `PATH_…` reasons. A path is refused if a folder's route and an origin's would
-    /// parse it as two paths with two routes, or if an origin that decodes `%2F`, or strips
-    /// parameters after `;`, would take it for a path with another route: it would bypass that
-    /// route.
+    /// One of the `PATH_…` reasons. A path is refused if the route of a folder and that of an origin
+    /// would parse it as two paths with two routes, or if an origin that decodes `%2F`, or strips
+    /// parameters after `;`, would parse it as a path of another route, which it would bypass.
     #[inline]
     pub(crate) fn route<'b>(
         &self,
@@ -92,7 +91,7 @@ impl Site {
             }
         };
         let (route, path) = found;
-        // A folder reads names as they are.
+        // A folder takes names literally.
         let is_loose = route.origin().is_some() || route.pool().is_some();
         match path.loosest_place().filter(|_| is_loose) {
             Some(loosest) if !Arc::ptr_eq(route, self.route_of(&loosest, input)) => {
@@ -132,19 +131,19 @@ impl Site {
         &self.default_route
     }
 
-    /// All routes, also those that no path leads to; the default is the last.
+    /// All routes, including those that no path leads to; the default route is last.
     fn routes(&self) -> impl Iterator<Item = &Arc<Route>> {
         let routes = self.routes.iter().chain([&self.default_route]);
         routes.flat_map(|route| route.named_files.iter().chain([route]))
     }
 
-    /// Whether some route stores responses of others: of an application, or of origins.
+    /// Whether any route stores responses of origins or of an application.
     pub(crate) fn stores_responses(&self) -> bool {
         self.routes().any(|route| route.origin().is_some() || route.pool_cache().is_some())
     }
 
-    /// The forms of a path and query by which routes store responses to it, each once: any of them may
-    /// store what a request to another one changes.
+    /// The forms of a path and query under which routes store responses to it, without duplicates:
+    /// each may contain what a request to another one changes.
     pub(crate) fn stored_targets(&self, path: &[u8], query: Option<&[u8]>) -> Vec<Vec<u8>> {
         let mut targets = vec![with_query(path, query)];
         let caches = self.routes().filter_map(|route| route.pool_cache());
@@ -154,7 +153,7 @@ impl Site {
         targets
     }
 
-    /// The page for replies with this status, if the operator has named one.
+    /// The page for replies with this status, if configured.
     pub(crate) fn error_page(&self, status: u16) -> Option<&Page> {
         self.error_pages.get(&status)
     }
@@ -165,7 +164,7 @@ impl Site {
         Ok(Page { route: Arc::clone(route), key: path.key().into() })
     }
 
-    /// Status and Location for a path that moved.
+    /// Status and Location for a moved path.
     pub(crate) fn moved(&self, path: &Path<'_>) -> Option<(u16, Vec<u8>)> {
         self.redirects.iter().find_map(|it| Some((it.status, it.location(path)?)))
     }
@@ -228,7 +227,7 @@ impl SiteSet {
         self.routes_len
     }
 
-    /// Whether responses of some route are kept in memory.
+    /// Whether any route keeps responses in memory.
     pub(crate) fn keeps_responses(&self) -> bool {
         self.keeps_responses
     }
@@ -238,18 +237,18 @@ impl SiteSet {
         self.sites.iter().flat_map(|site| site.routes())
     }
 
-    /// The route that a key in other nodes' messages identifies.
+    /// The route that a key in messages of other nodes identifies.
     pub(crate) fn by_key(&self, short_key: u64) -> Option<&Arc<Route>> {
         self.routes().find(|route| route.short_key == short_key)
     }
 
-    /// The site for a host; exact names before wildcards before the default.
+    /// The site for a host; exact names take precedence over wildcards, these over the default.
     pub(crate) fn find(&self, host: &Host<'_>) -> Option<&Arc<Site>> {
         self.hosts.find(host.name).map(|index| &self.sites[index])
     }
 }
 
-/// Routes of a site as the config has them, and the default one.
+/// The configured routes of a site, and the default route.
 fn routes_of<'a>(
     (site_index, site): (usize, &'a SiteConfig),
     paths: &Arc<RoutePaths>,
@@ -281,14 +280,14 @@ fn routes_of<'a>(
     (routes, default)
 }
 
-/// Runs `job` on the route of the files that the applications of `of` may name, if they may.
+/// Runs `job` on the route of the files that the applications of `of` may name, if they may name any.
 fn with_named_files<R>(of: &RouteSpec<'_>, job: impl FnOnce(&RouteSpec<'_>) -> R) -> Option<R> {
-    // Its fields are those that `of` gives to responses.
+    // Its response fields are those of `of`.
     let site = SiteConfig {
         hosts: of.site.hosts.clone(),
         ..SiteConfig::of(named_files_folder(of.backend)?)
     };
-    // Another route of the same folder is another one.
+    // Differs from other routes to the same folder.
     let at = format!("{}{}, handed over", of.path.unwrap_or("*"), of.conditions);
     Some(job(&RouteSpec {
         site: &site,
@@ -342,7 +341,7 @@ mod tests {
         set.find(&Host { name: host.as_bytes(), port: None }).map(|it| it.default_route().index)
     }
 
-    /// Index of the route and key of a path of the first site, or why it is refused.
+    /// Index of the route and key of a path of the first site, or the reason for its refusal.
     fn routed(set: &SiteSet, path: &str) -> Result<(usize, String), Reject> {
         let (route, path) = set.sites[0].route(path.as_bytes(), RouteInput::GET)?;
         Ok((route.index, String::from_utf8(path.key().to_vec()).unwrap()))
@@ -378,10 +377,10 @@ mod tests {
     fn a_path_that_two_routes_would_read_in_two_ways_is_refused() {
         let routes = vec![route("/api/*", origin())];
         let set = set_of(&[SiteConfig { routes, ..of("/") }]);
-        // A file's path is /secret, an origin's /api/secret.
+        // As a file the path is /secret, at an origin /api/secret.
         assert_eq!(routed(&set, "/api//../secret").unwrap_err(), Reject::PATH_TWO_ROUTES);
         assert_eq!(routed(&set, "/x//../y").unwrap().1, "/y");
-        // Each route refuses what is not of its kind, and only that.
+        // Each route refuses exactly the paths that it cannot parse.
         assert_eq!(routed(&set, "/api/a%2Fb").unwrap().1, "/api/a%2Fb");
         assert_eq!(routed(&set, "/x/a%2Fb").unwrap_err(), Reject::PATH_ENCODED_SLASH);
         assert_eq!(routed(&set, "/x/..;y").unwrap().1, "/x/..;y");
@@ -427,7 +426,7 @@ mod tests {
         let beside = names(vec![route("/b/*", fresh(0)), route("/a/*", fresh(1000))]);
         assert_eq!(alone[0], beside[2]);
         assert_eq!(names(vec![route("/a/*", fresh(1000))])[0], beside[1]);
-        // Each has its own, and another one by another rule.
+        // Each route has its own name, and other rules another name.
         assert!(beside[0].0 != beside[1].0 && beside[1].0 != beside[2].0);
         assert!(beside[0].1 != beside[1].1 && beside[1].1 != beside[2].1);
         assert_ne!(names(vec![route("/a/*", fresh(0))])[0].1, beside[1].1);

@@ -1,9 +1,9 @@
-//! Entity tags of what was compressed: that of the plain object, with the coding and a digest behind it.
+//! Entity tags of compressed variants: that of the plain object, followed by the coding and a digest.
 
 use skep_http::negotiate::Encoding;
 
-/// Entity tag of what an object with the tag `plain` becomes by `coding`: as strong as that. Compressing
-/// it again may give other bytes, and then another tag (RFC 9110 8.8.3.3).
+/// Entity tag of the variant in `coding` of an object with the tag `plain`, and as strong. Compressing it
+/// again may give other bytes, and then another tag (RFC 9110 8.8.3.3).
 pub(crate) fn tag_of(plain: &str, coding: Encoding, digest: [u8; 8]) -> String {
     match plain.strip_suffix('"').filter(|_| plain.starts_with('"')) {
         Some(begin) => {
@@ -14,8 +14,8 @@ pub(crate) fn tag_of(plain: &str, coding: Encoding, digest: [u8; 8]) -> String {
     }
 }
 
-/// A list of tags, as conditions have them, with those of compressed variants as those of the plain objects;
-/// `None`: there are none of them.
+/// Replaces tags of compressed variants in a list of a conditional field by those of the plain objects;
+/// `None`: the list contains none.
 pub(crate) fn plain_tags(list: &[u8]) -> Option<Vec<u8>> {
     // A tag has no quotes inside (RFC 9110 8.8.3): every second part is one.
     let parts = list.split(|byte| *byte == b'"').enumerate();
@@ -26,7 +26,7 @@ pub(crate) fn plain_tags(list: &[u8]) -> Option<Vec<u8>> {
     (plain.len() < list.len()).then_some(plain)
 }
 
-/// What [`tag_of`] has put a coding and a digest behind.
+/// The tag without the coding and digest that [`tag_of`] appended.
 fn without_coding(tag: &[u8]) -> Option<&[u8]> {
     let digest_at = tag.len().checked_sub(16)?;
     let (begin, digest) = tag.split_at(digest_at);

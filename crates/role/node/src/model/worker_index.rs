@@ -1,8 +1,8 @@
-//! Each worker's own index of what it served last, files and origins' objects by their paths, and stored
-//! responses of pools by their keys: no lock, no allocation.
+//! Each worker's own index of recently served files and origins' objects, by path, and stored responses
+//! of pools, by key: no lock, no allocation.
 //!
-//! Its entries only point to the contents of catalog and store: when those drop something,
-//! its entry here expires too, sooner or later.
+//! Its entries only refer to contents of the catalog and store: when those drop something, the entry here
+//! expires as well.
 
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -25,12 +25,12 @@ pub(crate) struct Entry {
     pub(crate) segments: [Weak<Segment>; 4],
 }
 
-/// A worker's entry for a response of a pool: one of those under its key.
+/// A worker's entry for a pool response: one of the responses under its key.
 struct StoredEntry {
     resource: Weak<Resource>,
     /// The only segment of each variant, by slot; none: it is empty, or was not sent yet.
     segments: [Weak<Segment>; 4],
-    /// Of what is stored under its key.
+    /// Of the responses stored under its key.
     version: SeenVersion,
 }
 
@@ -82,8 +82,8 @@ impl WorkerIndex {
         Some(job(&entry.resource.upgrade()?, entry))
     }
 
-    /// Calls `job` with the response under a key that fits, if nothing has been stored there since it was
-    /// remembered, and with the segments of its variants.
+    /// Calls `job` with a response under a key that fits, and the segments of its variants, if nothing
+    /// was stored under the key since the entry was made.
     pub(crate) fn stored<R>(
         &self,
         route: usize,
@@ -100,8 +100,7 @@ impl WorkerIndex {
         found.map(|(resource, segments)| job(&resource, segments))
     }
 
-    /// Remembers a resource and the first segment of one of its variants
-    /// (none: it is empty).
+    /// Stores an entry for a resource and the first segment of one of its variants (none: it is empty).
     pub(crate) fn remember(
         &self,
         path: &[u8],
@@ -125,8 +124,8 @@ impl WorkerIndex {
         self.store.fit();
     }
 
-    /// Remembers the response that a look-up found under a key, of which one segment at most has all
-    /// bytes of the variant in a slot.
+    /// Stores an entry for the response that a look-up found under a key; a variant's bytes are in one
+    /// segment at most.
     pub(crate) fn remember_stored(
         &self,
         (key, version): (&[u8], SeenVersion),
@@ -156,7 +155,7 @@ impl WorkerIndex {
         self.store.fit();
     }
 
-    /// Removes expired entries, then any.
+    /// Removes expired entries, then arbitrary ones.
     fn make_room(&self) {
         let workers = self.worker_indexes.count.load(Ordering::Relaxed).max(1) as u64;
         let bytes_max = self.store.capacity_bytes() / WORKER_INDEXES_PART / workers;

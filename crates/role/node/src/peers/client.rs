@@ -32,8 +32,8 @@ pub(crate) trait SegmentOrigin: 'static {
     /// are correct.
     fn read(&self, segment: Arc<Segment>) -> impl Future<Output = Result<(), FetchError>>;
 
-    /// A description that all nodes understand, for a node that is to fill instead of this one;
-    /// `None`: it can't. `has_lease`: this node has the lease.
+    /// A description that all nodes understand, for a node that fills instead of this one; `None`:
+    /// another node cannot fill it. `has_lease`: this node has the lease.
     fn described(&self, has_lease: bool) -> Option<OriginRef>;
 }
 
@@ -61,9 +61,9 @@ pub(crate) async fn read_all(origin: &impl SegmentOrigin, filler: Filler) {
     }
 }
 
-/// Does `work` under a lease, and renews the lease every [`LEASE_RENEW_MS`] until it is done:
-/// an origin may be slow. (Nodes that wait for a source without any progress finally revoke the
-/// lease.)
+/// Runs `work` under a lease and renews the lease every [`LEASE_RENEW_MS`] until `work` completes:
+/// an origin may be slow. (Nodes that wait for a source that makes no progress eventually revoke
+/// the lease.)
 pub(crate) async fn renewing<T>(work: impl Future<Output = T>, renew: impl Fn()) -> T {
     let mut work = pin!(work);
     let limit = Duration::from_millis(LEASE_RENEW_MS);
@@ -93,13 +93,13 @@ impl PeerClient {
         Self { cluster: Arc::clone(cluster), pool, counters: Arc::clone(counters) }
     }
 
-    /// Has this purged on all nodes; false: no coordinator answers.
+    /// Purges `what` on all nodes; false: no coordinator answers.
     pub(crate) fn invalidate(&self, what: Vec<PurgeWhat>) -> bool {
         self.cluster.invalidate(what)
     }
 
-    /// Begins to fill a segment, from another node's memory if it is there. The returned
-    /// receiver completes when the coordinator knows of the fill, or does not answer.
+    /// Begins to fill a segment, from another node's memory if a holder exists. The returned
+    /// receiver completes when the coordinator has answered, or is found not to answer.
     pub(crate) fn fill(&self, filler: Filler, origin: impl SegmentOrigin) -> oneshot::Receiver<()> {
         self.spawn(filler, origin, false)
     }
@@ -109,14 +109,14 @@ impl PeerClient {
         drop(self.spawn(filler, origin, true));
     }
 
-    /// Begins to fill a segment from this node's own disk and from nowhere else,
-    /// for a node that has the lease and waits for this.
+    /// Begins to fill a segment from this node's own disk and from nowhere else, for a node that
+    /// has the lease and waits for the result.
     pub(crate) fn fill_from_disk(&self, filler: Filler, file: impl SegmentOrigin) {
         tokio::task::spawn_local(async move { read_all(&file, filler).await });
     }
 
-    /// Begins a remote fill: fills a segment from its origin for a node that has the
-    /// lease, but no room, and waits for this.
+    /// Begins a remote fill: fills a segment from its origin for a node that has the lease but no
+    /// room, and waits for the result.
     pub(crate) fn fill_from_origin(&self, filler: Filler, origin: impl SegmentOrigin) {
         let (cluster, counters) = (Arc::clone(&self.cluster), Arc::clone(&self.counters));
         tokio::task::spawn_local(async move {
@@ -124,7 +124,8 @@ impl PeerClient {
                 Ok(()) => drop(filler),
                 Err(error) => filler.fail(error),
             }
-            // Before the other says that it has it, too: who was first keeps it.
+            // Reported before the other node announces the segment as well: the first holder has
+            // the primary replica.
             cluster.tell_changes().await;
         });
     }
@@ -150,8 +151,8 @@ impl PeerClient {
     }
 }
 
-/// Runs a fill to its end: the segment is whole then, or has failed.
-/// `known`: hears of the coordinator's first answer.
+/// Runs a fill to its end: the segment is then complete, or has failed. `known` is completed after
+/// the coordinator's first answer.
 async fn run<O: SegmentOrigin>(running: Running<O>, known: oneshot::Sender<()>) {
     let mut known = Some(known);
     let bytes = running.segment().len();
@@ -162,7 +163,7 @@ async fn run<O: SegmentOrigin>(running: Running<O>, known: oneshot::Sender<()>) 
     let mut event = FetchEvent::Begin;
     loop {
         let action = fetcher.next(event, now());
-        // What it was at last tells whether another node keeps the bytes, too.
+        // The last source determines whether another node has a replica as well.
         if let Some(source) = action.fill_source() {
             running.segment().set_fill_source(source.map(|peer: PeerNode| peer.id));
         }
@@ -210,9 +211,9 @@ struct Running<O> {
     counters: Arc<CoreCounters>,
     filler: Filler,
     origin: O,
-    /// For a node that considers this one the owner.
+    /// The fill is for a node that considers this one the owner.
     is_for_peer: bool,
-    /// Why the last attempt failed.
+    /// The error of the last attempt.
     error: Cell<FetchError>,
 }
 
@@ -288,8 +289,8 @@ impl<O: SegmentOrigin> Running<O> {
         self.read_origin().await;
     }
 
-    /// The node that is to fill the segment instead of this one, if it prefers a remote
-    /// fill; and what to ask that node for.
+    /// The node that is to fill the segment if a remote fill is preferred, and the request to that
+    /// node.
     fn remote_fill(&self) -> Option<(PeerNode, PeerRequest)> {
         let (room, bytes) = (self.filler.store().room(), self.segment().len());
         // A remote fill must stay on the node that was chosen for it.
@@ -353,8 +354,8 @@ pub(super) fn counter_of(end: FetchOutcome) -> Option<Counter> {
     }
 }
 
-/// Gets the missing bytes of `segment` from the node at `peer`; received bytes are published in
-/// any case.
+/// Fetches the missing bytes of `segment` from the node at `peer`; bytes received are published
+/// even if the fetch fails.
 pub(super) async fn fetch_chunks(
     pool: &Rc<PeerPool>,
     peer: SocketAddr,

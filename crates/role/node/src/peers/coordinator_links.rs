@@ -1,6 +1,6 @@
-//! This node's end of its links to all coordinators, in the thread of the links: reports the
-//! segments held, sends the workers' questions, and stores what coordinators report about the
-//! other nodes.
+//! This node's end of its links to all coordinators, on the thread of the links: reports the
+//! segments held, sends the workers' questions, and stores what coordinators report about the other
+//! nodes.
 
 mod files;
 mod operators;
@@ -52,13 +52,14 @@ pub(super) struct CoordinatorLinks {
     slots: Slots,
     orders: Arc<Orders>,
     relays: Relays,
-    /// Each thread that asks workers for an operator has one of these.
+    /// Each thread that queries workers for an operator holds a reference, which limits their
+    /// number.
     asking_workers: Arc<()>,
-    /// To this thread, from those that answer for it.
+    /// Sends commands to this thread from the threads that produce its answers.
     teller: Arc<OnceLock<CommandSender<Command>>>,
     pause: StallDetector,
     pub(super) node_power: Arc<NodePower>,
-    /// Returns the memory of heads.
+    /// Frees the memory of heads.
     release: Arc<dyn Fn() + Send + Sync>,
     stopping: Stopping,
     view: Arc<ArcSwap<PeerView>>,
@@ -70,16 +71,16 @@ pub(super) struct CoordinatorLinks {
 
 /// The state of the coordinator at the other end of a link.
 pub(super) struct CoordinatorLink {
-    /// Its epoch if it answers.
+    /// Its epoch, if it is active.
     active_in: Option<u64>,
     members: HashMap<MemberId, PeerNode>,
     announcement: Announcement,
-    /// The rest of the inventory that it has yet to receive.
+    /// The part of the inventory that has not been sent yet.
     inventory: Option<Inventory>,
     slots: ReportedSlots,
-    /// Whether it takes questions and orders of operators.
+    /// Whether it accepts questions and orders of operators.
     operates: bool,
-    /// Whether it wants this node off; `None`: it has said nothing about that, so it does not.
+    /// Whether it wants this node off; `None`: it has not specified this, and so does not.
     wants_off: Option<bool>,
 }
 
@@ -140,8 +141,8 @@ impl CoordinatorLinks {
     }
 
     fn introduce(&mut self, link: LinkId, outbox: &mut Outbox<ToCoordinator>) {
-        // What has changed so far is in the inventory; what changes from here on is to
-        // be told behind its first part.
+        // Earlier changes are contained in the inventory; later ones must be reported after its
+        // first part.
         self.tell_changes(outbox);
         let coordinator = CoordinatorLink {
             active_in: None,
@@ -157,11 +158,11 @@ impl CoordinatorLinks {
         let hello = ToCoordinator::Hello {
             name: self.parts.identity.name().clone(),
             address: self.parts.address,
-            // With a new link the node is on.
+            // Full capacity: with a new link the node is on.
             capacity_bytes: self.store.index_bytes_max(),
         };
-        // A link that takes no more ends, and begins anew. Nothing may be said on
-        // it before this, not even what is said to all.
+        // A link with a full queue ends, and starts over. Nothing may be sent on it before these
+        // messages, not even broadcasts.
         let _ = outbox.send(link, &ToCoordinator::Features(NodeFeatures::OWN));
         let _ = outbox.send(link, &hello);
         let purges = self.purges.load().known.told().into_iter().map(ToCoordinator::purges);
@@ -191,7 +192,7 @@ impl CoordinatorLinks {
             ToNode::SoftPurges(news) => self.purged(link, (PurgeKind::Soft, &news), outbox),
             ToNode::Explain { question, request } => {
                 let explanation = (self.explain)(&request).map(Box::new);
-                // A link that takes no more ends: who asked hears of that.
+                // A link with a full queue ends, of which the asker is notified.
                 let _ = outbox.send(link, &ToCoordinator::Explained { question, explanation });
             }
             ToNode::InStep { question } => self.pause.in_step(question),
@@ -220,14 +221,14 @@ impl CoordinatorLinks {
         let peers = known.values().copied().collect();
         let Some(coordinator) = self.links.get_mut(&link) else { return };
         (coordinator.active_in, coordinator.members) = (active_in, known);
-        // One that answers is preferred; without one any will do.
+        // An active coordinator is preferred; if there is none, any other is used.
         if self.active().is_none_or(|active| active == link) {
             let is_linked = self.active().is_some();
             self.view.store(Arc::new(PeerView { rendezvous, peers, is_linked }));
         }
     }
 
-    /// Publishes whether any coordinator answers; the nodes stay known.
+    /// Publishes whether any coordinator is active; the nodes stay known.
     fn publish_linked(&self) {
         let is_linked = self.active().is_some();
         let known = self.view.load();
@@ -255,8 +256,8 @@ impl CoordinatorLinks {
                 let ask = self.file_asks.ask(link, answer);
                 (active, ToCoordinator::FindFile { ask, name })
             }
-            // Only the coordinator that gave the number can resolve it; if that link is
-            // gone there is nobody to tell.
+            // Only the coordinator that assigned the number can resolve it; if that link is gone,
+            // the report is dropped.
             Command::NotThere { name, holder } => {
                 (Some(holder.link), ToCoordinator::NotThere { name, holder: holder.member })
             }
@@ -275,7 +276,7 @@ impl CoordinatorLinks {
                 if outcome.is_done {
                     self.tell_orders(&[order], None, outbox);
                 }
-                // Who asked may have given up.
+                // The asker may have given up.
                 return drop(asker.try_send(outcome));
             }
             Command::Changes { told } => {
@@ -307,7 +308,7 @@ impl CoordinatorLinks {
         }
     }
 
-    /// An answer in the types of a fetcher; `None`: it counts as no answer.
+    /// Returns an answer in the types of the fetcher; `None`: it does not count as an answer.
     fn reply(&self, link: LinkId, answer: CoordinatorAnswer) -> Option<ResolvedAnswer<PeerNode>> {
         let members = &self.links.get(&link)?.members;
         Some(match answer {
@@ -324,7 +325,7 @@ impl CoordinatorLinks {
         })
     }
 
-    /// The nodes with a file; `None`: the answer counts as none.
+    /// Returns the nodes that have a file; `None`: this does not count as an answer.
     fn file_holders(&self, link: LinkId, answer: FileAnswer) -> Option<FileHolders> {
         let members = &self.links.get(&link)?.members;
         let possible = |node: PossibleHolder| PeerNode {
@@ -368,7 +369,7 @@ impl CoordinatorLinks {
         self.announce(outbox);
     }
 
-    /// Continues to send inventories, behind the announcement of files. Not all at once: the
+    /// Continues to send inventories, after the announcement of files. Not all at once: the
     /// capacity of links is limited, and other messages, above all purges, must not wait.
     fn tell_inventories(&mut self, outbox: &mut Outbox<ToCoordinator>) {
         let is_due = |coordinator: &CoordinatorLink| coordinator.announcement.is_told();
@@ -381,7 +382,7 @@ impl CoordinatorLinks {
         }
     }
 
-    /// Sends the next part of an inventory; false: it is complete.
+    /// Sends the next part of an inventory; returns false when it is complete.
     fn tell_held(&mut self, link: LinkId, outbox: &mut Outbox<ToCoordinator>) -> bool {
         let held = |names: &[_]| self.store.held(names);
         let Some(coordinator) = self.links.get_mut(&link) else { return false };

@@ -1,8 +1,8 @@
-//! Heads of origins' objects, from the node that asked the origin.
+//! Heads of origins' objects, from the node that fetched them from the origin.
 //!
-//! Coordinators are asked for heads as for segments, under names of their own. The node that
-//! gets the lease asks the origin; the others ask that node. Heads take none of a node's
-//! memory for segments, so they count no bytes.
+//! Coordinators are asked for heads as for segments, under names of their own. The node that gets the
+//! lease asks the origin; the others ask that node. Heads count no bytes, since they take none of a
+//! node's segment memory.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,15 +23,15 @@ use crate::model::peer::{PeerHead, PeerNode};
 pub(crate) enum HeadSought<T> {
     /// Another node has it; the result of reading it.
     Found(T),
-    /// No node has it; this one is to get it.
+    /// No node has it; this node has the lease to fetch it.
     Granted(HeadLease),
-    /// It may not be stored, says a node that has just asked.
+    /// It may not be stored, according to a node that has just asked the origin.
     NotStored,
-    /// No node knows it, or those that do not answer.
+    /// No node has it, or the nodes that may have it do not answer.
     Nowhere,
 }
 
-/// The duty to get a head from its origin. Dropped, it ends in failure.
+/// The duty to fetch a head from its origin. A lease that is dropped ends in failure.
 pub(crate) struct HeadLease {
     cluster: Arc<Cluster>,
     lease: LeaseId,
@@ -39,18 +39,18 @@ pub(crate) struct HeadLease {
 }
 
 impl HeadLease {
-    /// Reports that the origin is still being asked.
+    /// Reports that the origin has not answered yet.
     pub(crate) fn renew(&self) {
         self.cluster.tell_renewed(self.lease);
     }
 
-    /// What renews it, wherever it is.
+    /// A closure that renews the lease and does not borrow it.
     pub(crate) fn renewer(&self) -> impl Fn() + use<> {
         let (cluster, lease) = (Arc::clone(&self.cluster), self.lease);
         move || cluster.tell_renewed(lease)
     }
 
-    /// Reports that the head is here, for others, too; or that it is not.
+    /// Ends the lease; `is_held`: the head is stored here and available to other nodes.
     pub(crate) fn end(mut self, is_held: bool) {
         self.is_held = is_held;
     }
@@ -65,9 +65,9 @@ impl Drop for HeadLease {
 /// The result of asking nodes for a head.
 enum Tried<T> {
     Found(T),
-    /// They have none.
+    /// The nodes do not have it.
     NotThere,
-    /// What they have is of no use: it has become stale.
+    /// Their head is of no use: it has become stale.
     Useless,
     /// Unreachable, silent or unintelligible.
     Lost,
@@ -79,9 +79,9 @@ enum Tried<T> {
 }
 
 impl PeerClient {
-    /// Asks for a head, at most a few times. A head that `read` rejects counts as absent, so
-    /// that in the end one node asks the origin. It is told how many milliseconds after the
-    /// question the head came.
+    /// Seeks a head with a bounded number of questions. A head that `read` rejects counts as absent, so
+    /// that eventually one node asks the origin. `read` also receives the milliseconds from the
+    /// question to the answer.
     pub(crate) async fn seek_head<T>(
         &self,
         name: SegmentName,
@@ -108,15 +108,15 @@ impl PeerClient {
                 Tried::Found(found) => return HeadSought::Found(found),
                 Tried::NotStored => return HeadSought::NotStored,
                 Tried::Alone | Tried::Lost => return HeadSought::Nowhere,
-                // The coordinator knows better now.
+                // The coordinator has been corrected; ask it again.
                 Tried::NotThere | Tried::Useless => {}
             }
         }
         HeadSought::Nowhere
     }
 
-    /// Tries holders one after the other. Unreachable ones are not reported: other nodes may
-    /// reach them.
+    /// Tries the holders one after the other. Unreachable ones are not reported: other nodes may reach
+    /// them.
     async fn try_holders<T>(
         &self,
         holders: Vec<PeerNode>,
@@ -137,8 +137,8 @@ impl PeerClient {
         tried
     }
 
-    /// Asks the leader. The first node that reports it as gone gets its lease. One whose response is of
-    /// no use may have a lease for the next one by now.
+    /// Asks the leader. The first node that reports the leader as gone gets its lease. A leader whose
+    /// response is of no use may already have a lease for the next one.
     async fn try_leader<T>(
         &self,
         leader: PeerNode,
@@ -184,7 +184,7 @@ impl PeerClient {
         self.cluster.tell_not_there(name, peer);
     }
 
-    /// Asks a coordinator that has just started for as long as it takes.
+    /// Repeats the question while a coordinator that has just started asks to retry later.
     async fn ask_for_head(&self, name: SegmentName) -> FetchEvent<PeerNode> {
         for _ in 0..LATERS_MAX {
             match self.cluster.ask(name, 0).await {
@@ -197,8 +197,8 @@ impl PeerClient {
         self.cluster.ask(name, 0).await
     }
 
-    /// Waits for a node that waits for an origin. Also returns the milliseconds from the question
-    /// that was answered to its answer.
+    /// Waits for a node that waits for an origin. Also returns the milliseconds between the question
+    /// that succeeded and its answer.
     async fn head_of(
         &self,
         peer: PeerNode,
@@ -209,7 +209,7 @@ impl PeerClient {
             let asked_ms = monotonic_ms();
             let asked = ask_head(&self.pool, peer, PeerRequest::Head { name, place: None }).await;
             match asked.as_ref().map_err(end_of) {
-                // It has waited for us.
+                // The other node has already waited before it refused.
                 Err(FetchOutcome::Refused(PeerRefusal::Overloaded)) if waits < HEAD_WAITS_MAX => {}
                 Err(FetchOutcome::Crowded) if waits < HEAD_WAITS_MAX => {
                     tokio::time::sleep(Duration::from_millis(LATER_MS)).await;

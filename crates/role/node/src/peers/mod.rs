@@ -58,15 +58,15 @@ use owners::Owners;
 use part::FileHolders;
 pub(crate) use part::PartSought;
 
-/// What a node needs to take part.
+/// What a node needs to take part in the cluster cache.
 pub struct ClusterParts {
     /// The identity of this machine among those with the cluster's key.
     pub identity: Identity,
-    /// Where other nodes reach this one.
+    /// The address at which other nodes reach this one.
     pub address: SocketAddr,
 }
 
-/// What the thread of the links shares with the rest of the node.
+/// State that the link thread shares with the rest of the node.
 pub(crate) struct SharedParts {
     pub(crate) store: Arc<SegmentStore>,
     pub(crate) announced: Arc<Announced>,
@@ -75,24 +75,24 @@ pub(crate) struct SharedParts {
     pub(crate) orders: Arc<Orders>,
     pub(crate) explain: Box<Explain>,
     pub(crate) power: Arc<NodePower>,
-    /// Returns the memory of heads, of all kinds.
+    /// Releases the memory of heads of all kinds.
     pub(crate) release: Arc<dyn Fn() + Send + Sync>,
 }
 
-/// Says why something is kept here, or not; `None`: of a request that makes no sense.
+/// Explains whether and why this node caches a response; `None`: the request is invalid.
 pub(crate) type Explain = dyn Fn(&ExplainRequest) -> Option<Explanation> + Send;
 
-/// The nodes as they were last known; used while no coordinator answers.
+/// The nodes as last reported; used while no coordinator answers.
 #[derive(Default)]
 pub(crate) struct PeerView {
-    /// All, this one included.
+    /// All nodes, including this one.
     rendezvous: Option<RendezvousHash<PeerNode>>,
-    /// The same.
+    /// The same nodes, as a list.
     peers: Vec<PeerNode>,
     is_linked: bool,
 }
 
-/// Bytes that are to be sent, over all workers.
+/// Bytes to be sent, summed over all workers.
 #[derive(Debug, Default)]
 pub(crate) struct Outstanding(AtomicU64);
 
@@ -133,7 +133,7 @@ enum Command {
         name: SegmentName,
         holder: PeerNode,
     },
-    /// A request here has changed this.
+    /// A request to this node has changed `what`.
     Invalidate {
         what: Vec<PurgeWhat>,
     },
@@ -154,13 +154,13 @@ enum Command {
         question: u64,
         json: Vec<u8>,
     },
-    /// An operator here asks all nodes.
+    /// An operator of this process asks all nodes.
     AskNodes {
         question: NodeQuestion,
         limit_ms: u64,
         asker: SyncSender<RelayedAnswers>,
     },
-    /// An operator here orders what no coordinator can pass on.
+    /// An operator of this process gives an order that no coordinator can pass on.
     OrderHere {
         order: ServerOrder,
         asker: SyncSender<OrderOutcome>,
@@ -171,7 +171,7 @@ impl Cluster {
     /// Links this node with all coordinators of `config`.
     ///
     /// # Errors
-    /// If there is no thread to be had.
+    /// The thread could not be started.
     pub(crate) fn start(
         config: &Config,
         parts: ClusterParts,
@@ -230,7 +230,7 @@ impl Cluster {
         &self.identity
     }
 
-    /// Asks the coordinator where a segment is; without an answer, its owner.
+    /// Asks the coordinator for the holders of a segment; without an answer, returns its owner.
     async fn ask(&self, name: SegmentName, bytes: u32) -> FetchEvent<PeerNode> {
         match self.answer(|answer| Command::Ask { name, bytes, answer }).await {
             Some(reply) => FetchEvent::Answer(reply),
@@ -238,7 +238,7 @@ impl Cluster {
         }
     }
 
-    /// The coordinator's answer to a question, if it comes in time.
+    /// The coordinator's answer to a question, if it arrives in time.
     async fn answer<A>(&self, question: impl FnOnce(Asker<A>) -> Command) -> Option<A> {
         self.await_first_link().await;
         let (asker, mut answered) = oneshot::channel();
@@ -251,8 +251,8 @@ impl Cluster {
         reply?.ok()?
     }
 
-    /// Makes early requests wait until the node is linked: it would otherwise read from origins
-    /// what other nodes have.
+    /// Makes early requests wait until the node is linked: otherwise they would read from origins what other
+    /// nodes have in memory.
     async fn await_first_link(&self) {
         let (limit, pause) = (Duration::from_millis(FIRST_LINK_MS), LINK_TICK_MS / 2);
         while !self.is_linked() && self.begun.elapsed() < limit {
@@ -260,7 +260,7 @@ impl Cluster {
         }
     }
 
-    /// Who owns a segment, if it is not this node.
+    /// The owner of a segment, unless that is this node.
     fn owner(&self, name: &SegmentName) -> Option<PeerNode> {
         let view = self.view.load();
         let loads = self.owners.loads(Now(monotonic_ms()));
@@ -278,25 +278,25 @@ impl Cluster {
         self.view.load().peers.iter().find(|peer| peer.member == id).copied()
     }
 
-    /// Reports that `peer` does not have a segment that it was said to have.
+    /// Reports that `peer` does not have a segment of which it was reported as a holder.
     fn tell_not_there(&self, name: SegmentName, peer: PeerNode) {
         self.tell(Command::NotThere { name, holder: peer });
     }
 
-    /// Has this purged on all nodes, as by a command; false: no coordinator answers.
+    /// Purges `what` on all nodes, as an operator's command does; false: no coordinator answers.
     pub(crate) fn invalidate(&self, what: Vec<PurgeWhat>) -> bool {
         self.is_linked() && self.teller.tell(Command::Invalidate { what }).is_ok()
     }
 
-    /// Asks all nodes that are linked, by the coordinator that answers, and waits for them at most `limit_ms`; `None`:
-    /// there is none, or it is of an earlier build.
+    /// Asks all linked nodes through the coordinator that answers, and waits at most `limit_ms` for them;
+    /// `None`: there is no such coordinator, or its build is too old.
     pub fn ask_nodes(&self, question: NodeQuestion, limit_ms: u64) -> Option<RelayedAnswers> {
         let (asker, answers) = sync_channel(1);
         self.teller.tell(Command::AskNodes { question, limit_ms, asker }).ok()?;
         answers.recv_timeout(Duration::from_millis(limit_ms + ANSWERS_MARGIN_MS)).ok()
     }
 
-    /// Carries out an order here, and tells the coordinators that are linked, now or later.
+    /// Carries out an order here and reports it to all coordinators, as soon as each is linked.
     pub(crate) fn order_here(&self, order: ServerOrder) -> Option<OrderOutcome> {
         let (asker, outcome) = sync_channel(1);
         self.teller.tell(Command::OrderHere { order, asker }).ok()?;
@@ -315,17 +315,17 @@ impl Cluster {
     pub(crate) async fn tell_changes(&self) {
         let (told, is_told) = oneshot::channel();
         self.tell(Command::Changes { told });
-        // If not, it is told a little later.
+        // If this fails, the change is reported with the next tick.
         drop(is_told.await);
     }
 
     fn tell(&self, command: Command) {
-        // If not, the coordinator finds out by itself, a little later.
+        // If this fails, the coordinator detects the change by itself a little later.
         drop(self.teller.tell(command));
     }
 }
 
-/// The coordinators of a config, the first of which counts most.
+/// The coordinators of a config, in order of precedence.
 fn targets(config: &Config) -> Vec<LinkTarget> {
     let target = |dispatcher: &skep_config::DispatcherConfig| {
         let name = Name::new(&dispatcher.name).ok()?;
@@ -334,7 +334,7 @@ fn targets(config: &Config) -> Vec<LinkTarget> {
     config.dispatchers.iter().filter_map(target).collect()
 }
 
-/// The nodes of a config, this one included. No coordinator has numbered them.
+/// The nodes of a config, including this one. They have no numbers of a coordinator.
 fn configured(config: &Config) -> Vec<PeerNode> {
     let peer = |node: &skep_config::NodeConfig| {
         let (id, address) = (Name::new(&node.name).ok()?.peer(), node.agent_address());

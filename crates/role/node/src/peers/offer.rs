@@ -17,8 +17,8 @@ use crate::limits::OFFER_PAUSE_MS;
 use crate::model::peer::PeerNode;
 
 impl PeerClient {
-    /// Spawns a task that offers evicted segments of `store`, whatever evicts them, until the
-    /// worker ends. Of the workers' tasks one at a time does.
+    /// Spawns a task that offers segments evicted from `store`, whatever evicts them, until the
+    /// worker ends. Only one worker's task offers at a time.
     pub(crate) fn spawn_offering(&self, store: &Arc<SegmentStore>) {
         let offering = Offering {
             cluster: Arc::clone(&self.cluster),
@@ -36,7 +36,7 @@ impl PeerClient {
         });
     }
 
-    /// Gets a segment that `peer` has offered; returns whether all of it arrived.
+    /// Fetches a segment that `peer` has offered; returns whether all of it arrived.
     pub(crate) async fn take_over(
         &self,
         name: SegmentName,
@@ -69,7 +69,7 @@ impl Offering {
                 continue;
             }
             if !self.store.offers_again(&offered) {
-                // Nobody has room, as far as is known: what else leaves is lost.
+                // No node is known to have room: further evicted segments are lost.
                 self.store.left(&offered.name);
                 self.counters.inc(Counter::ClusterNotPassedOn);
                 self.store.stop_offering();
@@ -78,8 +78,8 @@ impl Offering {
         }
     }
 
-    /// Passes it on to the successor, which may still hold a replica, else to the node with
-    /// room.
+    /// Passes the segment on to the successor, which may still hold a replica, otherwise to the
+    /// node with most room.
     async fn pass_on(&self, offered: &Offered) -> bool {
         let successor = offered.successor.and_then(|successor| self.cluster.member(successor));
         for peer in

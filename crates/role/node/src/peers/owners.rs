@@ -22,12 +22,12 @@ struct OwnerState {
 }
 
 impl Owners {
-    /// Records a request to `id` for a segment of so many bytes.
+    /// Records a request to `id` for a segment of `bytes`.
     pub(super) fn asked(&self, id: PeerId, bytes: u32) {
         self.lock().entry(id).or_default().outstanding_bytes += u64::from(bytes);
     }
 
-    /// Records its end; `is_lost`: the node was not reached, or broke off.
+    /// Records the end of a request; `is_lost`: the node was not reached, or broke off.
     pub(super) fn ended(&self, id: PeerId, bytes: u32, is_lost: bool, now: Now) {
         let mut owners = self.lock();
         let owner = owners.entry(id).or_default();

@@ -25,14 +25,14 @@ use crate::model::route::Route;
 /// The result of a search for a node with a file.
 #[expect(clippy::large_enum_variant, reason = "one at a time, and never kept")]
 pub(crate) enum PartSought {
-    /// This node, and what it has.
+    /// A node with the file, and its head.
     Found {
         home: PeerNode,
         head: FileHead,
-        /// For how long that may be used, in milliseconds.
+        /// Time for which the head may be used, in milliseconds.
         fresh_ms: u64,
     },
-    /// Nobody has it.
+    /// No node has it.
     Nobody,
     /// The nodes that have it, or may have it, do not answer.
     Unreachable,
@@ -42,17 +42,17 @@ pub(crate) enum PartSought {
 pub(super) enum FileHolders {
     These(Vec<PeerNode>),
     Nobody,
-    /// No linked node is known to have it, but these may have it.
+    /// No linked node is known to have it, but these nodes may have it.
     Perhaps {
         nodes: Vec<PeerNode>,
-        /// Whether no other node may have it.
+        /// Whether no node beyond these may have it.
         are_all: bool,
     },
 }
 
 impl PeerClient {
-    /// Asks for what other nodes have under a head name. Ends in a bounded time.
-    /// `place` is what the name stands for.
+    /// Asks other nodes for the file with this head name. Ends within [`PART_SEEK_MS`]. `place` is
+    /// the file's place that the name is a hash of.
     pub(crate) async fn seek_part(&self, name: SegmentName, place: FilePlace) -> PartSought {
         let limit = Duration::from_millis(PART_SEEK_MS);
         let sought = tokio::time::timeout(limit, self.seek_part_at_all(name, place)).await;
@@ -76,7 +76,7 @@ impl PeerClient {
                         self.counters.inc(Counter::ClusterDirectoryError);
                         self.cluster.tell_not_there(name, home);
                     }
-                    // It may be well; others may have it, too.
+                    // The node may have the file; so may others.
                     Err(error) => {
                         tracing::debug!(%error, "a node did not answer whether it has a file")
                     }
@@ -86,7 +86,7 @@ impl PeerClient {
         PartSought::Unreachable
     }
 
-    /// Asks these nodes, all at once. `are_all`: no other node may have it.
+    /// Asks all of these nodes at once. `are_all`: no other node may have it.
     async fn ask_around(
         &self,
         nodes: Vec<PeerNode>,
@@ -135,7 +135,7 @@ impl PeerClient {
     }
 }
 
-/// The file of `home` that a head is requested of, and how long it may be used.
+/// Returns the head of the requested file on `home`, and the time for which it may be used.
 async fn part_of(
     pool: &PeerPool,
     home: PeerNode,
@@ -147,9 +147,9 @@ async fn part_of(
 }
 
 impl Cluster {
-    /// The nodes with a file, by its head name.
+    /// The nodes with a file, found by its head name.
     async fn homes(&self, name: SegmentName, counters: &CoreCounters) -> FileHolders {
-        // By asking, this node says that it has nothing of that name.
+        // By asking, this node states that it does not have the file.
         self.announced.doubt(name);
         match self.answer(|answer| Command::FindFile { name, answer }).await {
             Some(FileHolders::Perhaps { nodes, are_all: false }) => {
@@ -163,7 +163,8 @@ impl Cluster {
         }
     }
 
-    /// All other nodes that are known: these, and from a coordinator or the config.
+    /// All other known nodes: the given ones, those a coordinator reported, and those of the
+    /// config.
     fn everybody(&self, mut all: Vec<PeerNode>) -> Vec<PeerNode> {
         let (view, configured) = (self.view.load(), self.configured.load());
         for peer in view.peers.iter().chain(&**configured) {
@@ -185,12 +186,12 @@ pub(crate) struct PeerFile {
     /// The file's head name.
     head: SegmentName,
     origin: OriginRef,
-    /// The node that had it when its head was requested.
+    /// The node that had the file when its head was requested.
     home: PeerNode,
 }
 
 impl PeerFile {
-    /// Gets the missing bytes of the segment from `home`, in the version in its name.
+    /// Fetches the missing bytes of the segment from `home`, in the version that its name contains.
     async fn read_from(&self, home: PeerNode, segment: &Segment) -> Result<(), PeerError> {
         segment.set_fill_source(PeerFillSource::RemoteFill { id: home.id });
         let mut waits = 0;
@@ -228,7 +229,7 @@ fn is_of_load(error: &PeerError) -> bool {
     matches!(end_of(error), FetchOutcome::Refused(PeerRefusal::Overloaded) | FetchOutcome::Crowded)
 }
 
-/// The error of a reply, if it is another one than that the node is away.
+/// The error of a reply, unless it means that the node is unreachable.
 pub(super) fn error_of_home(error: &PeerError) -> Option<FetchError> {
     match error {
         PeerError::Refused(_)
@@ -264,7 +265,7 @@ impl SegmentOrigin for PeerFile {
     }
 
     fn described(&self, _: bool) -> Option<OriginRef> {
-        // Only a node that has the file could make use of it.
+        // Only a node that has the file could use it.
         None
     }
 }

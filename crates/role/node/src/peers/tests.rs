@@ -64,7 +64,7 @@ struct Gate {
     heard: Receiver<Heard>,
 }
 
-/// What it has to tell of its only node.
+/// What a coordinator reports of its only node.
 #[derive(Debug, PartialEq)]
 enum Heard {
     Linked,

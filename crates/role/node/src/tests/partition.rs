@@ -1,4 +1,4 @@
-//! What a node announces of its part while its folder changes.
+//! What a node announces for its partition while the folder changes.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 use std::fs;
@@ -44,7 +44,7 @@ impl Walked {
         self.announced.find(route.part_head_name(relative.as_bytes())).is_some()
     }
 
-    /// Waits until exactly these are announced.
+    /// Waits until exactly these places are announced.
     #[track_caller]
     fn wait_for(&self, all: &[&str]) {
         let began = Instant::now();
@@ -92,12 +92,12 @@ fn what_is_moved_or_removed_is_withdrawn_with_all_that_is_in_it() {
     walked.wait_for(&["a", "a/b", "a/b/c", "a/b/d", "a-b", "x", "x/b", "x/b/y"]);
     fs::rename(root.join("a"), root.join("z")).unwrap();
     walked.wait_for(&["z", "z/b", "z/b/c", "z/b/d", "a-b", "x", "x/b", "x/b/y"]);
-    // Another folder of the same name, with another one in it.
+    // Another folder of the same name, with different contents.
     fs::rename(root.join("z"), root.join("old")).unwrap();
     fs::rename(root.join("x"), root.join("z")).unwrap();
     fs::remove_dir_all(root.join("old")).unwrap();
     walked.wait_for(&["z", "z/b", "z/b/y", "a-b"]);
-    // A file in the place of a folder, and the other way round.
+    // A file in place of a folder, and a folder in place of a file.
     fs::remove_dir_all(root.join("z")).unwrap();
     fs::remove_file(root.join("a-b")).unwrap();
     write(root, "z");

@@ -1,10 +1,9 @@
-//! Asks the origins, one after the other, until one answers.
+//! Asks the origins, one after the other, until one responds.
 //!
-//! A GET is retried only while no response was returned: at the same origin if a kept
-//! connection turns out to be dead, which is no fault of the origin; after any other failure
-//! at the next origin; at the same one again only if its connection broke and there is no
-//! other. After the head there are no retries here: the reader knows which bytes it has and
-//! which it lacks.
+//! A GET is retried only while no response was returned: at the same origin if a kept connection
+//! turns out to be dead, which is not a fault of the origin; after any other failure at the next
+//! origin; at the same one again only if its connection broke and there is no other. There are no
+//! retries after the head: the reader knows which bytes it has and which it lacks.
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -25,31 +24,31 @@ use crate::limits::OriginLimits;
 use crate::request::{self, Ask};
 use crate::url::OriginUrl;
 
-/// An answer whose body is yet to be read.
+/// A response whose body is yet to be read.
 pub struct OriginReply {
-    /// Which origin answered.
+    /// The origin that responded.
     pub origin: Arc<str>,
     /// The head of the response.
     pub head: Head,
-    /// The bytes that its head names. Dropped before its end, it closes the
-    /// connection.
+    /// The bytes that its head announces. If it is dropped before its end, the connection is
+    /// closed.
     pub body: Body,
 }
 
 impl Origins {
     /// Sends the request `ask`. Any status is a response; one that blames the origin (500, 502,
-    /// 503, 504) only if no other origin is left to ask.
+    /// 503, 504) is returned only if no other origin is left to ask.
     ///
-    /// A 200 to an ask for a range is the whole object, from byte 0: the origin
-    /// knows no ranges, or the object is of another version than pinned.
+    /// A 200 to a range request is the whole object, from byte 0: the origin does not support
+    /// ranges, or the object has another version than the pinned one.
     ///
     /// # Errors
-    /// No origin answered; contains the failure of the last one.
+    /// No origin responded; contains the failure of the last one.
     pub async fn open(self: &Rc<Self>, ask: &Ask<'_>) -> Result<OriginReply, OriginError> {
         self.counters.count_asked();
         let reply = self.open_as_asked(ask).await?;
-        // An empty object has no first byte, so 416 is right (RFC 9110 14.1.2),
-        // and yet not what anybody wants to know.
+        // An empty object has no first byte, so 416 is correct (RFC 9110 14.1.2), but the caller
+        // needs the object.
         let from_start = ask.range.as_ref().is_some_and(|range| range.start == 0);
         if reply.head.meta.status == 416 && reply.head.total_bytes == Some(0) && from_start {
             return self.open_as_asked(&Ask { range: None, ..ask.clone() }).await;
@@ -81,8 +80,7 @@ impl Origins {
         }
     }
 
-    /// One attempt at one origin: on a kept connection, and if that is dead on
-    /// a new one.
+    /// Makes one attempt at one origin: on a kept connection, and on a new one if that is dead.
     async fn ask(
         self: &Rc<Self>,
         place: usize,
@@ -119,7 +117,7 @@ impl Origins {
         Err(last)
     }
 
-    /// Sends the request over `lease` and reads the answer's head.
+    /// Sends the request over `lease` and reads the head of the response.
     async fn exchange(
         self: &Rc<Self>,
         place: usize,
@@ -153,7 +151,7 @@ impl Origins {
         avoid::pick(&self.health.borrow(), tried, self.worker.now_ms())
     }
 
-    /// The origin to ask after this failure of `place`; `None`: the failure is final.
+    /// The origin to ask after a failure of `place`; `None`: the failure is final.
     fn pick_after(
         &self,
         tried: &[usize],
@@ -173,7 +171,7 @@ impl Origins {
             Err(fault) => self.note_fault(place, fault),
             Ok(reply) if is_failure(reply.head.meta.status) => {
                 self.counters.count_failure(FaultKind::Status);
-                // A 500 may be of this path alone.
+                // A 500 may concern this path only.
                 if reply.head.meta.status != 500 {
                     self.avoid(place);
                 }
@@ -183,15 +181,15 @@ impl Origins {
     }
 }
 
-/// Whether a status says that another origin may do better.
+/// Whether a status indicates that another origin may succeed.
 fn is_failure(status: u16) -> bool {
     matches!(status, 500 | 502 | 503 | 504)
 }
 
-/// Why there is no answer on a connection.
+/// Why there is no response on a connection.
 struct Failed {
     fault: Fault,
-    /// The origin sent nothing at all.
+    /// Whether the origin sent nothing at all.
     is_silent: bool,
 }
 
@@ -207,8 +205,8 @@ impl<F: Into<Fault>> From<F> for Failed {
     }
 }
 
-/// Reads until the head of the final response is complete: what came from its
-/// beginning on, and its length.
+/// Reads until the head of the final response is complete; returns the bytes from its beginning on,
+/// and its length.
 async fn read_head(conn: &Conn) -> Result<(Vec<u8>, usize), Failed> {
     let mut received = Vec::new();
     let mut scanner = HeadScanner::response();
@@ -237,7 +235,7 @@ async fn read_head(conn: &Conn) -> Result<(Vec<u8>, usize), Failed> {
     }
 }
 
-/// Reads once, behind what is there.
+/// Reads once, and appends the bytes.
 async fn append(conn: &Conn, received: &mut Vec<u8>) -> Result<usize, ConnError> {
     poll_fn(|cx| {
         conn.worker().with_input(|input| {
@@ -249,8 +247,7 @@ async fn append(conn: &Conn, received: &mut Vec<u8>) -> Result<usize, ConnError>
     .await
 }
 
-/// Whether the real response is yet to come (RFC 9110 15.2). A switch of
-/// protocols was not asked for.
+/// Whether the final response is yet to come (RFC 9110 15.2). A protocol switch was not requested.
 fn is_interim(head: &[u8]) -> Result<bool, Fault> {
     let mut slots = FieldSlots::new();
     match parse_response(&mut slots, head, Method::Get, &RESPONSE_HEAD)?.status {

@@ -1,4 +1,4 @@
-//! Bodies: complete, or an error that names the defect.
+//! Bodies: complete, or an error that identifies the defect.
 
 use std::io::Write as _;
 
@@ -20,7 +20,7 @@ fn ten_megabytes_come_intact_in_every_framing() {
             0 => wire.send(ok("", &object)),
             1 => {
                 wire.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
-                // Sizes from 1 byte to 100 KB, so that lines are cut anywhere.
+                // Sizes from 1 byte to 100 KB, so that chunk lines are split anywhere.
                 let mut rest = &object[..];
                 let mut size = 1;
                 while !rest.is_empty() {
@@ -67,7 +67,7 @@ fn chunks_of_unknown_length_keep_the_connection() {
     assert_eq!(server.connections(), 1);
 }
 
-/// The fault of reading `reply`, whose connection is closed behind it.
+/// The fault of reading `reply`, after which the connection is closed.
 fn closing_fault(reply: impl Into<Vec<u8>>, is_ranged: bool) -> Fault {
     let server = Server::closing(reply);
     let ask = if is_ranged { part(0..10) } else { whole("/") };
@@ -137,7 +137,7 @@ fn a_body_that_trickles_is_given_up_where_it_is_waited_for() {
     let server = Server::new(|_, mut wire| {
         wire.request();
         wire.send("HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n");
-        // Often enough to be no stall.
+        // Frequent enough not to stall.
         while wire.send("x") {
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
@@ -187,7 +187,7 @@ fn a_slow_reader_is_no_stall() {
         let mut body = origins.open(&whole("/")).await.unwrap().body;
         let mut buffer = [0; 100];
         assert_eq!(body.next(&mut buffer).await, Ok(3));
-        // Its deadline passes while nobody reads.
+        // Its deadline passes while nothing is read.
         expire_all(&origins);
         go.send(()).unwrap();
         assert_eq!(read(&mut body).await.unwrap(), b"def");

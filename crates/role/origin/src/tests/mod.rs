@@ -1,5 +1,5 @@
-//! Tests of the whole client: against scripted servers on loopback, and against
-//! nginx where there is one.
+//! Tests of the whole client: against scripted servers on loopback, and against nginx if it is
+//! installed.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 

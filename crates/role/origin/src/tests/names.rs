@@ -1,4 +1,4 @@
-//! Names of origins: resolved once, refreshed in the background.
+//! Names of origins: resolved once, and refreshed in the background.
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ fn urls() -> Vec<String> {
     vec!["http://files.test:81/".to_owned()]
 }
 
-/// A resolver that knows these addresses and counts its questions.
+/// A resolver that returns these addresses and counts its look-ups.
 fn knowing(addresses: Vec<SocketAddr>) -> (crate::Lookup, Arc<AtomicUsize>) {
     let count = Arc::<AtomicUsize>::default();
     let counted = Arc::clone(&count);
@@ -91,7 +91,7 @@ fn a_resolver_that_hangs_takes_nothing_away_that_was_known() {
         }
         Ok(vec![address])
     });
-    // Known addresses are old at once.
+    // Known addresses expire at once.
     let limits = OriginLimits { names_fresh_ms: 0, ..patient() };
     with_lookup(&urls(), limits, lookup, async |origins| {
         for _ in 0..5 {

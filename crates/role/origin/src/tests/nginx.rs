@@ -20,7 +20,7 @@ struct Nginx {
 }
 
 impl Nginx {
-    /// `None`, and says so, where it is not installed.
+    /// `None`, with a message, if it is not installed.
     fn start() -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -31,8 +31,8 @@ impl Nginx {
             config(folder.path(), &address.to_string()),
         )
         .unwrap();
-        // It inherits the listening socket, by the way it updates itself: so
-        // nobody has to wait until it listens.
+        // It inherits the listening socket, as in its own upgrades: no wait until it listens is
+        // needed.
         let child = Command::new("nginx")
             .arg("-p")
             .arg(folder.path())
@@ -59,7 +59,7 @@ impl Nginx {
 
 impl Drop for Nginx {
     fn drop(&mut self) {
-        // SIGTERM, which its worker gets from it: a kill would leave that behind.
+        // SIGTERM, which it passes to its worker: SIGKILL would leave the worker behind.
         let kill = format!("kill {}", self.child.id());
         assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
         self.child.wait().unwrap();
@@ -112,7 +112,7 @@ fn nginx_is_understood() {
         let same = origins.open(&Ask { condition: unless, ..segment(0) }).await.unwrap();
         assert!(matches!(first.head.revalidated(&same.head, &policy), Revalidated::Kept(_)));
 
-        // Of another length, for its tags are made of time and length.
+        // Of another length, since its tags consist of time and length.
         nginx.write("big", b"changed");
         let pin = Condition::Pinned(first.head.validators());
         let ask = Ask { condition: pin, ..segment(4 * 1024 * 1024) };

@@ -39,7 +39,7 @@ fn a_kept_connection_that_dies_under_a_request_costs_nothing() {
     let server = Server::new(|number, mut wire| {
         wire.request();
         wire.send(ok("", b"x"));
-        // The first one takes another request to its grave.
+        // The first connection closes after it has received another request.
         if wire.request().is_some() && number > 0 {
             wire.send(ok("", b"y"));
             wire.hold();
@@ -149,7 +149,7 @@ fn when_all_are_out_of_order_the_last_answer_counts() {
     });
 }
 
-/// What comes of an ask whose time runs out while `silent` has the request.
+/// The result of a request whose deadline passes while `silent` has it.
 async fn get_late(origins: &Rc<Origins>, silent: &Server) -> Result<(u16, Vec<u8>), OriginError> {
     let ask = whole("/");
     let expire = async {
@@ -199,7 +199,7 @@ fn who_finds_all_connections_in_use_waits_for_one() {
             let origins = Rc::clone(&origins);
             async move { get(&origins, &whole("/")).await }
         });
-        // It gets as far as it can.
+        // It reads as far as it can.
         tokio::task::yield_now().await;
         assert_eq!(read(&mut first.body).await.unwrap().len(), 100_000);
         assert_eq!(second.await.unwrap().unwrap().1.len(), 100_000);

@@ -1,4 +1,4 @@
-//! The test rig: scripted origins, and a worker to ask them from.
+//! The test rig: scripted origins, and a worker that asks them.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -15,10 +15,10 @@ use tokio::net::TcpSocket;
 use crate::names::{Lookup, system};
 use crate::{Ask, Body, Fault, OriginError, OriginLimits, OriginReply, OriginUrl, Origins};
 
-/// How long anything may take before a test fails instead of hanging.
+/// Time after which a test fails instead of hanging.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Limits that nothing reaches by itself; tests lower one of them.
+/// Limits that are never reached by themselves; tests lower one of them.
 pub(super) fn patient() -> OriginLimits {
     OriginLimits {
         connections_max: 8,
@@ -64,17 +64,17 @@ pub(super) fn with_lookup<T: Send + 'static>(
     result
 }
 
-/// An ask for the whole of `path`.
+/// A request for the whole of `path`.
 pub(super) fn whole(path: &'static str) -> Ask<'static> {
     Ask { path_and_query: path.as_bytes(), ..Ask::default() }
 }
 
-/// An ask for a part of `/`.
+/// A request for a part of `/`.
 pub(super) fn part(range: std::ops::Range<u64>) -> Ask<'static> {
     Ask { range: Some(range), ..whole("/") }
 }
 
-/// Status and body of the answer to `ask`.
+/// Status and body of the response to `ask`.
 pub(super) async fn get(
     origins: &Rc<Origins>,
     ask: &Ask<'_>,
@@ -83,17 +83,17 @@ pub(super) async fn get(
     Ok((head.meta.status, read(&mut body).await?))
 }
 
-/// Why there is no whole answer to `ask`.
+/// The reason why there is no complete response to `ask`.
 pub(super) async fn fault(origins: &Rc<Origins>, ask: &Ask<'_>) -> Fault {
     get(origins, ask).await.expect_err("a fault").fault
 }
 
-/// Lets every deadline pass that is set at this moment.
+/// Expires every deadline that is set at this moment.
 pub(super) fn expire_all(origins: &Origins) {
     origins.worker().deadlines().sweep(u64::MAX - 1);
 }
 
-/// All of a body.
+/// Reads the whole body.
 pub(super) async fn read(body: &mut Body) -> Result<Vec<u8>, OriginError> {
     let mut all = Vec::new();
     // Small and odd, so that pieces end anywhere.
@@ -106,7 +106,7 @@ pub(super) async fn read(body: &mut Body) -> Result<Vec<u8>, OriginError> {
     }
 }
 
-/// So many bytes, none of which tells the next.
+/// This number of pseudorandom bytes.
 pub(super) fn noise(len: usize) -> Vec<u8> {
     let mut state = 1u64;
     let mut next = || {
@@ -130,7 +130,7 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Runs `script` for each connection; it gets its number, from 0.
+    /// Runs `script` for each connection, with the connection's number, from 0.
     pub(super) fn new(script: impl Fn(usize, Wire) + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -152,7 +152,7 @@ impl Server {
         Self { address, connections, requests, is_closing, thread: Some(thread) }
     }
 
-    /// Answers every request with `respond(head)`, for ever.
+    /// Answers every request with `respond(head)`.
     pub(super) fn answering(respond: impl Fn(&str) -> Vec<u8> + Send + Sync + 'static) -> Self {
         Self::new(move |_, mut wire| {
             while let Some(head) = wire.request() {
@@ -189,12 +189,12 @@ impl Server {
         self.connections.load(SeqCst)
     }
 
-    /// The next request that it read, as text.
+    /// The next request that it received, as text.
     pub(super) fn seen(&self) -> String {
         self.requests.recv_timeout(PATIENCE).expect("the origin was asked")
     }
 
-    /// Requests that it read and that were not looked at.
+    /// Number of requests received that were not returned by [`Self::seen`].
     pub(super) fn unseen(&self) -> usize {
         self.requests.try_iter().count()
     }
@@ -239,25 +239,25 @@ impl Wire {
         Some(head)
     }
 
-    /// Sends all of it, unless the client is gone.
+    /// Sends all of it; false if the client has closed.
     pub(super) fn send(&mut self, bytes: impl AsRef<[u8]>) -> bool {
         self.stream.write_all(bytes.as_ref()).is_ok()
     }
 
-    /// Says nothing until the client closes.
+    /// Sends nothing until the client closes.
     pub(super) fn hold(&mut self) {
         while self.request().is_some() {}
     }
 }
 
-/// An address where nobody listens, and nobody will: a socket that is bound and does not listen
-/// has it for as long as the tests run.
+/// An address on which no program listens during the tests: it is reserved by a socket that is
+/// bound but does not listen.
 pub(super) fn closed_port() -> SocketAddr {
     let reserved = Box::leak(Box::new(reserve("127.0.0.1:0".parse().unwrap())));
     reserved.local_addr().unwrap()
 }
 
-/// Keeps an address from others; here it may still be listened at.
+/// Reserves an address; this process may still listen on it.
 fn reserve(address: SocketAddr) -> TcpSocket {
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_reuseaddr(true).unwrap();
@@ -265,12 +265,12 @@ fn reserve(address: SocketAddr) -> TcpSocket {
     socket
 }
 
-/// `200 OK` with these further lines and `body`.
+/// `200 OK` with these additional lines and `body`.
 pub(super) fn ok(fields: &str, body: &[u8]) -> Vec<u8> {
     answer("200 OK", fields, body)
 }
 
-/// An answer with a length.
+/// A response with a length.
 pub(super) fn answer(status: &str, fields: &str, body: &[u8]) -> Vec<u8> {
     let length = body.len();
     let head = format!("HTTP/1.1 {status}\r\n{fields}Content-Length: {length}\r\n\r\n");

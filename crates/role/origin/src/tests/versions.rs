@@ -1,4 +1,4 @@
-//! Ranges of objects that stay, change, or have no known ranges.
+//! Ranges of objects that stay the same, change, or have no known ranges.
 
 use skep_http::Validators;
 use skep_httpcache::CachePolicy;
@@ -11,14 +11,14 @@ use crate::{Ask, Condition, Fault, Revalidated};
 const DATES: &str = "Date: Thu, 01 Jan 1970 00:01:00 GMT\r\n\
     Last-Modified: Thu, 01 Jan 1970 00:00:09 GMT\r\n";
 
-/// The range that a request asks for, as indices.
+/// The range that a request specifies, as indices.
 fn asked(head: &str) -> Option<std::ops::Range<usize>> {
     let (first, last) = field(head, "range")?.strip_prefix("bytes=")?.split_once('-')?;
     Some(first.parse().unwrap()..last.parse::<usize>().map_or(usize::MAX, |last| last + 1))
 }
 
-/// Answers as RFC 9110 wants it, for an object that is `new` from the request
-/// number `change` on.
+/// Answers according to RFC 9110, for an object that is `new` from the request with the number
+/// `change` on.
 fn changing(old: &'static [u8], new: &'static [u8], change: usize) -> Server {
     let count = std::sync::atomic::AtomicUsize::new(0);
     Server::answering(move |head| {
@@ -103,7 +103,7 @@ fn an_origin_that_ignores_ranges_can_be_skipped_through() {
 fn a_version_by_date_is_pinned_by_date() {
     let server = Server::answering(|head| {
         let (object, range) = (b"0123456789", asked(head).unwrap());
-        // As RFC 9110 15.3.7 has it: what the asker knows is left out.
+        // RFC 9110 15.3.7: fields that the client knows are omitted.
         let fields = if field(head, "if-range").is_some() { "" } else { DATES };
         partial(fields, object, range)
     });

@@ -1,4 +1,5 @@
-//! The phases of an exchange to the microsecond, by a clock that moves only while everybody waits.
+//! The phases of an exchange to the microsecond, by a clock that advances only while all tasks
+//! wait.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
@@ -11,7 +12,7 @@ use crate::tls;
 const CONNECTION_US: [(ProbePhase, u64); 3] =
     [(ProbePhase::Lookup, 1), (ProbePhase::Connect, 2), (ProbePhase::Tls, 4)];
 
-/// A server that sends each part after so many milliseconds, and then closes.
+/// A server that sends each part after this number of milliseconds, and then closes.
 async fn send(mut stream: DuplexStream, parts: &'static [(u64, &'static str)]) {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -23,7 +24,7 @@ async fn send(mut stream: DuplexStream, parts: &'static [(u64, &'static str)]) {
     }
 }
 
-/// What is measured of exchanges with servers, one after the other.
+/// The measurement of exchanges with servers, one after the other.
 fn measured(servers: &[&'static [(u64, &'static str)]]) -> ProbeSample {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_all().start_paused(true).build().unwrap();
@@ -89,7 +90,7 @@ fn a_body_that_is_cut_short_has_no_data_phase() {
     assert_eq!(sample.phase_us(ProbePhase::Data), None);
 }
 
-/// As of servers that send early hints: the first byte is that of the response, and not of a hint.
+/// Some servers send early hints: the first byte is that of the response, not of a hint.
 #[test]
 fn informational_responses_are_not_the_first_byte() {
     const HINT: &str = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n";
@@ -103,7 +104,7 @@ fn informational_responses_are_not_the_first_byte() {
         (60, "x"),
     ]]);
     assert_phases(&sample, [1, 0, 0, 2, 4, 5_000, 90_000]);
-    // So it does with bare line ends, and behind an empty line.
+    // The same with bare line ends, and after an empty line.
     let sample = measured(&[&[(5, "HTTP/1.1 103 E\n\n\r\n"), (30, EMPTY)]]);
     assert_phases(&sample, [1, 0, 0, 2, 4, 35_000, 0]);
 }

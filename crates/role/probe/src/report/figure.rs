@@ -1,4 +1,4 @@
-//! A figure as SVG: mean response time over size, with intervals of confidence, or a value of nodes over time.
+//! A figure as SVG: mean response time over size, with confidence intervals, or a value of nodes over time.
 
 use std::ops::Range;
 
@@ -7,28 +7,28 @@ use plotters::coord::ranged1d::ValueFormatter;
 use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 
-/// Width of the chart and least height of the figure, in pixels.
+/// Width of the chart and minimum height of the figure, in pixels.
 const CHART_WIDTH: u32 = 720;
 const HEIGHT_MIN: u32 = 420;
 
-/// Names beside the chart, in pixels: where the first is, how high each, and how wide its mark is.
+/// Names beside the chart, in pixels: offset of the first, height of each, and width of its mark.
 const NAMES_TOP: u32 = 50;
 const NAME_HEIGHT: u32 = 24;
 const NAME_MARK_WIDTH: u32 = 40;
 
-/// Widest of ordinary letters in [`FONT`], and any other character, in pixels.
+/// Width of the widest ordinary letter in [`FONT`], and of any other character, in pixels.
 const LETTER_WIDTH: u32 = 10;
 const OTHER_WIDTH: u32 = 15;
 
-/// Numbers on the axis of sizes, at most: so that they do not touch.
+/// Labels on the size axis, at most, so that they do not overlap.
 const SIZES_MAX: usize = 10;
 
 const FONT: (&str, u32) = ("sans-serif", 14);
 
-/// Pixels of the ends of an interval, to each side.
+/// Half the width of the end caps of an interval, in pixels.
 const CAP: u32 = 4;
 
-/// Corners of marks, in pixels from the point: a disc, a square, triangles that stand and hang, a rhomb.
+/// Corners of marks, in pixels from the point: a disc, a square, triangles that point up and down, a rhombus.
 const MARKS: [&[(i32, i32)]; 5] = [
     &[(4, 2), (2, 4), (-2, 4), (-4, 2), (-4, -2), (-2, -4), (2, -4), (4, -2)],
     &[(4, 4), (-4, 4), (-4, -4), (4, -4)],
@@ -37,7 +37,8 @@ const MARKS: [&[(i32, i32)]; 5] = [
     &[(0, -6), (6, 0), (0, 6), (-6, 0)],
 ];
 
-/// Okabe and Ito's colours, which people tell apart, without the yellow that white swallows.
+/// Okabe and Ito's palette, which is distinguishable with colour blindness, without the yellow, which is
+/// invisible on white.
 const COLOURS: [RGBColor; 6] = [
     RGBColor(213, 94, 0),
     RGBColor(0, 114, 178),
@@ -47,28 +48,28 @@ const COLOURS: [RGBColor; 6] = [
     RGBColor(86, 180, 233),
 ];
 
-/// Means over something.
+/// Means over size or time.
 pub(super) struct Figure {
     pub(super) title: String,
     pub(super) axis: Axis,
     pub(super) lines: Vec<Line>,
 }
 
-/// What lies to the right.
+/// The horizontal axis.
 #[derive(Clone, Copy)]
 pub(super) enum Axis {
-    /// Bytes, by powers of two; response times in milliseconds above.
+    /// Bytes, by powers of two; the vertical axis has response times in milliseconds.
     Size,
-    /// Hours; points that are further apart than a step are not joined.
+    /// Hours; points that are more than one step apart are not connected.
     Hours { y_label: &'static str, step_hours: f64 },
 }
 
 /// One label.
 pub(super) struct Line {
     pub(super) name: String,
-    /// Number of its colour and its mark, the same in all figures.
+    /// Index of its colour and mark, the same in all figures.
     pub(super) number: usize,
-    /// Place on the axis, mean, and half the width of its interval.
+    /// Position on the axis, mean, and half the width of its interval.
     pub(super) points: Vec<(f64, f64, f64)>,
 }
 
@@ -77,7 +78,7 @@ impl Figure {
         self.lines.iter().all(|line| line.points.is_empty())
     }
 
-    /// Its text; an error is that of the library.
+    /// The figure as text; an error is that of the library.
     pub(super) fn svg(&self) -> Result<String, String> {
         let mut text = String::new();
         self.draw(&mut text).map_err(|error| error.to_string())?;
@@ -144,7 +145,7 @@ impl Figure {
             }))?;
             let bars = line.points.iter().filter(|(_, _, half)| *half > 0.0);
             chart.draw_series(bars.map(|(x, mean, half)| {
-                // No time is below zero.
+                // A time cannot be negative.
                 let ends = ((mean - half).max(0.0), *mean, mean + half);
                 ErrorBar::new_vertical(at(*x), ends.0, ends.1, ends.2, line.style(), CAP * 2)
             }))?;
@@ -152,7 +153,7 @@ impl Figure {
         Ok(())
     }
 
-    /// Width and height, in pixels, with room for all names.
+    /// Width and height in pixels, with room for all names.
     fn size(&self) -> (u32, u32) {
         let letter = |it: char| if it.is_ascii() { LETTER_WIDTH } else { OTHER_WIDTH };
         let widths = self.lines.iter().map(|line| line.name.chars().map(letter).sum::<u32>());
@@ -161,7 +162,7 @@ impl Figure {
         (CHART_WIDTH + NAME_MARK_WIDTH + widths.max().unwrap_or(0), height.max(HEIGHT_MIN))
     }
 
-    /// Sizes with a number on the axis: those that were measured, without those that are too near.
+    /// Sizes with a label on the axis: the measured ones, except those that are too close together.
     fn sizes(&self) -> Vec<f64> {
         let points = self.lines.iter().flat_map(|line| &line.points);
         let mut sizes: Vec<f64> = points.map(|point| self.axis.at(point.0)).collect();
@@ -177,8 +178,8 @@ impl Figure {
         kept
     }
 
-    /// All points with their intervals, and some room: half a power of two beside the smallest and the largest size, or
-    /// a step.
+    /// The range of all points with their intervals, and a margin: half a power of two beside the smallest
+    /// and the largest size, or a step.
     fn ranges(&self) -> (Range<f64>, Range<f64>) {
         let points = || self.lines.iter().flat_map(|line| &line.points);
         let places = || points().map(|point| self.axis.at(point.0));
@@ -195,7 +196,7 @@ impl Figure {
 }
 
 impl Axis {
-    /// A place on it; there is no zero on a logarithmic one.
+    /// A position on it; a logarithmic axis has no zero.
     fn at(self, x: f64) -> f64 {
         match self {
             Self::Size => x.max(1.0),
@@ -210,7 +211,7 @@ impl Axis {
         }
     }
 
-    /// Whether a line goes from one point to the next.
+    /// Whether a line connects two consecutive points.
     fn joins(self, one: f64, next: f64) -> bool {
         match self {
             Self::Size => true,
@@ -224,13 +225,13 @@ impl Line {
         COLOURS[self.number % COLOURS.len()].stroke_width(2)
     }
 
-    /// The mark of its points: behind the last colour the first comes again, with another mark.
+    /// The mark of its points: after the last colour the first one is used again, with another mark.
     fn mark(&self) -> &'static [(i32, i32)] {
         MARKS[self.number / COLOURS.len() % MARKS.len()]
     }
 }
 
-/// A size with its unit, as the axis shows it.
+/// A size with its unit, for the axis.
 fn size(bytes: f64) -> String {
     match bytes {
         small if small < 1024.0 => format!("{small:.0} B"),
@@ -239,7 +240,7 @@ fn size(bytes: f64) -> String {
     }
 }
 
-/// Without decimals that say nothing.
+/// A number without insignificant decimals.
 fn number(value: f64) -> String {
     match value {
         whole if whole.fract().abs() < 1e-9 => format!("{whole:.0}"),

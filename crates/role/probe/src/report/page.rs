@@ -9,7 +9,7 @@ use crate::sample::ProbePhase;
 use crate::statistics::SampleTimes;
 use crate::summary::UrlSummary;
 
-/// What a report begins with, and is known by.
+/// The first line of a report, by which it is recognised.
 pub(super) const TITLE: &str = "# Response times\n";
 
 /// Writes the page.
@@ -53,7 +53,7 @@ fn by_size(out: &mut String, input: &ReportInput) {
     }
 }
 
-/// What the nodes of each label did, in the mean of a node, at times of light and of heavy load.
+/// The mean values of the nodes of each label, at times of light and of heavy load.
 fn nodes(out: &mut String, input: &ReportInput) {
     let times = [("all", Times::All), ("light", Times::Light), ("heavy", Times::Heavy)];
     let mut rows = String::new();
@@ -126,7 +126,7 @@ fn times(times: &mut SampleTimes) -> String {
     format!("{mean} / {p50} / {p99}")
 }
 
-/// A text that ends no cell and begins no markup.
+/// A text that contains no cell separator and no markup.
 fn cell(text: &str) -> String {
     let mut out = String::new();
     for it in text.chars().filter(|it| is_drawn(*it)) {
@@ -138,7 +138,7 @@ fn cell(text: &str) -> String {
     out
 }
 
-/// A text in a code span, where nothing is markup but the bars of the table.
+/// A text in a code span, where only the table's bars are markup.
 fn code(text: &str) -> String {
     let text: String = text.chars().filter(|it| is_drawn(*it)).collect();
     let longest = text.split(|it| it != '`').map(str::len).max().unwrap_or(0);
@@ -154,7 +154,8 @@ fn date(unix_ms: u64) -> String {
         .map_or("?".to_owned(), httpdate::fmt_http_date)
 }
 
-/// End of the year 9999: what can be written as a date, which clocks that jump need not be.
+/// End of the year 9999: the last time that can be written as a date; clocks that jump may exceed
+/// it.
 const DATE_UNIX_MS_MAX: u64 = 253_402_300_800_000;
 
 #[cfg(test)]

@@ -1,22 +1,22 @@
-//! What recorders have written: sums by node and step, and which nodes count for which label.
+//! The data of recorders: sums by node and step, and the assignment of nodes to labels.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use skep_database::RecordedRow;
 
-/// Bytes of a sector, as the kernel counts them.
+/// Size of a sector in the kernel's counts, in bytes.
 const SECTOR_BYTES: f64 = 512.0;
 
-/// By node and step.
+/// Data by node and step.
 #[derive(Default)]
 pub(super) struct Recorded {
     uses: BTreeMap<(String, u64), NodeUse>,
-    /// Names of nodes by where clients reach them.
+    /// Names of nodes by the host and port at which clients reach them.
     authorities: BTreeMap<String, String>,
 }
 
-/// Which nodes answered the probes of each label, in each step: by the names that they give themselves, or by where
-/// clients were sent.
+/// The nodes that answered the probes of each label, in each step: by the name in their responses, or by the
+/// host to which clients were redirected.
 #[derive(Default)]
 pub(super) struct Answered {
     by_step: BTreeMap<u64, BTreeMap<String, BTreeSet<String>>>,
@@ -45,7 +45,7 @@ pub(super) struct NodeUse {
     disk_bytes: f64,
     nic_bytes: f64,
     nic_packets: f64,
-    /// Of states, each times the interval.
+    /// Gauges, each multiplied by the interval.
     in_flight: Timed,
     load1: Timed,
     memory_share: Timed,
@@ -53,7 +53,7 @@ pub(super) struct NodeUse {
     threads: Timed,
 }
 
-/// A state that was known for so long.
+/// A gauge, and the time for which it is known.
 #[derive(Clone, Copy, Debug, Default)]
 struct Timed {
     sum: f64,
@@ -71,8 +71,8 @@ impl Recorded {
         self.uses.entry((row.name.clone(), step)).or_default().add(&NodeUse::of(row));
     }
 
-    /// The mean load of the nodes in each step: requests in flight, which the paper's processes are; where these are not known,
-    /// or always the same, load averages.
+    /// The mean load of the nodes in each step: requests in flight, which correspond to the processes of the
+    /// paper; if these are unknown or constant, load averages.
     pub(super) fn loads(&self) -> Vec<(u64, f64)> {
         let all = self.by_step(|_, _| true);
         let by = |load: fn(&NodeUse) -> Option<f64>| -> Vec<(u64, f64)> {
@@ -83,12 +83,12 @@ impl Recorded {
         if is_flat { by(NodeUse::load1) } else { loads }
     }
 
-    /// What the nodes of `label` did in each step.
+    /// The use of the nodes of `label` in each step.
     pub(super) fn of_label(&self, label: &str, answered: &Answered) -> BTreeMap<u64, NodeUse> {
         self.by_step(|node, step| self.counts(node, step, label, answered))
     }
 
-    /// Nodes that count for no label.
+    /// Nodes that are assigned to no label.
     pub(super) fn strangers(&self, labels: &[String], answered: &Answered) -> BTreeSet<&str> {
         let mut nodes: BTreeSet<&str> = self.uses.keys().map(|(node, _)| node.as_str()).collect();
         for (node, step) in self.uses.keys() {
@@ -107,8 +107,8 @@ impl Recorded {
         by_step
     }
 
-    /// A node counts for the labels whose probes it answered in that step. If nobody knows who answered, all nodes count
-    /// for the label of the step, if there was but one.
+    /// Whether a node is assigned to a label: if it answered probes of the label in that step. If it is
+    /// unknown which nodes answered, all are assigned to the label of the step, if there is only one.
     fn counts(&self, node: &str, step: u64, label: &str, answered: &Answered) -> bool {
         let Some(labels) = answered.by_step.get(&step) else { return false };
         let Some(names) = labels.get(label) else { return false };
@@ -119,7 +119,7 @@ impl Recorded {
         }
     }
 
-    /// The recorder's name of what a probe calls a node.
+    /// The recorder's name of a node that a probe names.
     fn name_of<'a>(&'a self, node: &'a str) -> Option<&'a str> {
         let from = (node.to_owned(), 0);
         let is_name = self.uses.range(from..).next().is_some_and(|((name, _), _)| name == node);
@@ -185,12 +185,12 @@ impl NodeUse {
         self.threads.add(other.threads);
     }
 
-    /// Requests answered from memory, in percent.
+    /// Share of requests answered from memory, in percent.
     pub(super) fn hit_percent(&self) -> Option<f64> {
         (self.lookups > 0.0).then(|| self.hits / self.lookups * 100.0)
     }
 
-    /// Requests in flight at a node, in the mean.
+    /// Mean number of requests in flight at a node.
     pub(super) fn in_flight(&self) -> Option<f64> {
         self.in_flight.mean()
     }
@@ -199,7 +199,7 @@ impl NodeUse {
         self.load1.mean()
     }
 
-    /// What a page says of it: names of columns, and values.
+    /// The values for the page: names of columns, and values.
     pub(super) fn figures(&self) -> [(&'static str, Option<f64>); 14] {
         let per_s = |sum: f64| (self.interval_ms > 0.0).then(|| sum / self.interval_ms * 1e3);
         let percent = |share: Option<f64>| share.map(|share| share * 100.0);
@@ -238,7 +238,7 @@ impl Timed {
     }
 }
 
-/// `None` of nothing: a machine without swap uses no share of it.
+/// `None` if the total is 0: a machine without swap uses no share of it.
 fn used_share(total: Option<u64>, free: Option<u64>) -> Option<f64> {
     let (total, free) = (total.filter(|it| *it > 0)?, free?);
     Some(1.0 - free.min(total) as f64 / total as f64)
@@ -289,7 +289,7 @@ mod tests {
         let mut answered = Answered::default();
         answered.add(0, "lard", Some("a"));
         answered.add(0, "robin", Some("b:80"));
-        // Nobody knows who, but there is one label only.
+        // It is unknown which node answered, but there is only one label.
         answered.add(1, "lard", None);
         assert_eq!(hits(&recorded, "lard", &answered), [(0, Some(50.0)), (1, Some(10.0))]);
         assert_eq!(hits(&recorded, "robin", &answered), [(0, Some(90.0))]);

@@ -1,4 +1,4 @@
-//! Which steps of time were of light load and which of heavy: split at the median of the nodes' mean load.
+//! Divides steps of time into those of light and of heavy load, at the median of the nodes' mean load.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ impl Steps {
         self.median.is_some()
     }
 
-    /// Why steps are not told apart; `None`: they are.
+    /// Why steps are not divided; `None`: they are.
     pub(super) fn why_not_split(&self) -> Option<&'static str> {
         match (self.median, self.loads.len()) {
             (Some(_), _) => None,
@@ -41,7 +41,7 @@ impl Steps {
         self.load(step).zip(self.median).is_some_and(|(load, median)| load > median)
     }
 
-    /// The first that has a load.
+    /// The first step with a load.
     pub(super) fn first(&self) -> Option<u64> {
         self.loads.keys().next().copied()
     }

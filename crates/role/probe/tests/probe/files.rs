@@ -1,4 +1,4 @@
-//! What is in the file of a run, and what is made of it.
+//! The file of a run, its exports and its reports.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use super::server::Server;
 use super::{outcome, plan, run, run_until};
 
-/// An hour, as the command has it.
+/// An hour, the default of the command.
 const STEP_MS: u64 = 3_600_000;
 
 fn exported(path: &Path, format: ExportFormat) -> String {
@@ -21,7 +21,7 @@ fn exported(path: &Path, format: ExportFormat) -> String {
     String::from_utf8(out).unwrap()
 }
 
-/// Runs that fails to begin, as a sentence.
+/// The message of a run that fails to begin.
 fn refusal(plan: &ProbePlan) -> String {
     let result = run_until(plan, std::future::pending(), |_| panic!("it must not measure"));
     result.map(|_| ()).unwrap_err().to_string()
@@ -235,7 +235,7 @@ fn a_run_that_ends_early_still_says_what_it_has_measured() {
     assert!(fault.contains("samples.db") && fault.contains("no such table"), "{fault}");
 }
 
-/// It can be copied, and read where nothing can be written.
+/// It can be copied, and read on a read-only file system.
 #[test]
 fn a_run_that_has_ended_leaves_one_file() {
     let (server, folder) = (Server::new(), TempDir::new().unwrap());
@@ -254,7 +254,7 @@ fn a_file_of_another_program_keeps_its_log() {
     let other = Connection::open(&plan.out).unwrap();
     other.pragma_update(None, "journal_mode", "WAL").unwrap();
     other.execute_batch("CREATE TABLE birds (name TEXT)").unwrap();
-    // As its program has left it when it was killed.
+    // The state of the file after its program was killed.
     let copy = folder.path().join("copy.db");
     for end in ["", "-wal"] {
         let name = |path: &Path| format!("{}{end}", path.display());
@@ -280,7 +280,7 @@ fn names_that_mean_something_to_sqlite_are_names_of_files() {
     let mut plan = plan(folder.path(), &[server.url("/size/7")]);
     plan.out = ":memory:".into();
     assert!(refusal(&plan).contains("it would keep nothing"), "{}", refusal(&plan));
-    // It would be a database in memory.
+    // SQLite would open a database in memory.
     plan.out = "file:/no/such/folder/a.db?mode=memory".into();
     let said = refusal(&plan);
     assert!(said.contains("expected a folder"), "{said}");
@@ -345,7 +345,7 @@ fn a_report_replaces_an_earlier_one_and_nothing_else() {
     let out = folder.path().join("report");
     let files = [plan.out];
     write_report(&files, &out, STEP_MS).unwrap();
-    // Of a report with loads; the next has none.
+    // From a report with loads; the next one has none.
     fs::write(out.join("time-by-size-light.svg"), "an earlier figure").unwrap();
     fs::write(out.join("mine.svg"), "a drawing").unwrap();
     write_report(&files, &out, STEP_MS).unwrap();

@@ -1,4 +1,5 @@
-//! The probe against servers on the loopback that redirect, trickle, lie and leave.
+//! The probe against servers on loopback that redirect, trickle, send invalid responses and
+//! disconnect.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod files;
@@ -15,10 +16,10 @@ use skep_probe::{
 };
 use tempfile::TempDir;
 
-/// Longest time for a response that comes, in milliseconds: it ends a test that hangs.
+/// Time limit for a response that arrives, in milliseconds: ends a test that hangs.
 const PATIENCE_MS: u64 = 60_000;
 
-/// One turn of `urls`, into a file in `folder`.
+/// A plan of one turn of `urls`, into a file in `folder`.
 fn plan(folder: &Path, urls: &[String]) -> ProbePlan {
     ProbePlan {
         urls: urls.iter().map(|url| ProbeUrl::parse(url).unwrap()).collect(),
@@ -31,7 +32,7 @@ fn plan(folder: &Path, urls: &[String]) -> ProbePlan {
     }
 }
 
-/// Runs a plan until `stop`; its fault, if it has one, is the error.
+/// Runs a plan until `stop`; returns its fault as an error.
 fn run_until(
     plan: &ProbePlan,
     stop: impl Future<Output = ()>,

@@ -1,4 +1,5 @@
-//! The phases of a response time on sockets; to the microsecond they are judged beside `measure.rs`.
+//! The phases of a response time on sockets; the tests beside `measure.rs` check them to the
+//! microsecond.
 
 use std::io::Write;
 use std::thread;
@@ -9,14 +10,14 @@ use skep_probe::{ProbePhase, ProbeSample};
 use super::server::{DATA_MS, FIRST_BYTE_MS, Server, read_path, response};
 use super::{kind, measure};
 
-/// What a redirect waits for, in milliseconds.
+/// Delay of a redirect, in milliseconds.
 const REDIRECT_MS: u64 = 20;
 
 fn phase_us(sample: &ProbeSample, phase: ProbePhase) -> u64 {
     sample.phase_us(phase).unwrap()
 }
 
-/// Asserts that the phases are together the total.
+/// Asserts that the phases add up to the total.
 #[track_caller]
 fn assert_whole(sample: &ProbeSample) {
     assert_eq!(kind(sample), "none", "{sample:?}");
@@ -54,7 +55,7 @@ fn each_phase_has_the_time_that_the_server_took_for_it() {
     assert_whole(&sample);
     assert_eq!((sample.redirects, sample.body_bytes), (1, 4));
     assert_eq!(sample.node, Some(node.address().to_string()));
-    // Not that of the data: a probe that is late for the first byte has less of it.
+    // The data phase is not checked: a probe that is late for the first byte measures less of it.
     for (phase, ms) in [(ProbePhase::Redirect, REDIRECT_MS), (ProbePhase::FirstByte, FIRST_BYTE_MS)]
     {
         assert!(phase_us(&sample, phase) >= ms * 1000, "{phase:?} of {sample:?}");

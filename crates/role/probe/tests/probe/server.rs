@@ -1,4 +1,4 @@
-//! A server that does what the path says. It ends with its owner.
+//! A server that behaves as the path specifies. It ends when it is dropped.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -10,14 +10,14 @@ use std::time::Duration;
 
 use socket2::SockRef;
 
-/// What answers: it gets the connection and the path of the request.
+/// Answers a request; called with the connection and the path.
 type Answer = dyn Fn(&mut TcpStream, &str) + Send + Sync;
 
 /// A server on the loopback.
 pub(crate) struct Server {
     address: SocketAddr,
     is_ending: Arc<AtomicBool>,
-    /// Connections by number, until they are closed: they end with the server.
+    /// Open connections by number; closed when the server ends.
     open: Arc<Mutex<BTreeMap<usize, TcpStream>>>,
     accepted: Arc<AtomicUsize>,
     thread: Option<JoinHandle<()>>,
@@ -37,7 +37,7 @@ impl Server {
         })
     }
 
-    /// Calls `serve` with each connection, in a thread of its own; then closes it.
+    /// Calls `serve` with each connection, on a separate thread; then closes it.
     pub(crate) fn accepting(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -77,7 +77,7 @@ impl Server {
         format!("http://{}{path}", self.address)
     }
 
-    /// How many connections there were.
+    /// Number of connections accepted.
     pub(crate) fn connections(&self) -> usize {
         self.accepted.load(Ordering::SeqCst)
     }
@@ -97,7 +97,7 @@ impl Drop for Server {
     }
 }
 
-/// Reads a request; its path, or nothing if there is none.
+/// Reads a request; returns its path, or an empty text if there is none.
 pub(crate) fn read_path(stream: &mut impl Read) -> String {
     let (mut head, mut byte) = (Vec::new(), [0]);
     while !head.ends_with(b"\r\n\r\n") && matches!(stream.read(&mut byte), Ok(1)) {
@@ -107,7 +107,7 @@ pub(crate) fn read_path(stream: &mut impl Read) -> String {
     head.split(' ').nth(1).unwrap_or_default().to_owned()
 }
 
-/// A whole response with `fields` and a body of so many bytes.
+/// A complete response with `fields` and a body of this length.
 pub(crate) fn response(status: &str, fields: &str, bytes: usize) -> Vec<u8> {
     let head = format!("HTTP/1.1 {status}\r\nContent-Length: {bytes}\r\n{fields}\r\n");
     [head.into_bytes(), vec![b'x'; bytes]].concat()
@@ -124,7 +124,7 @@ fn answer(stream: &mut TcpStream, path: &str) {
         "unframed" => b"HTTP/1.0 200 OK\r\n\r\nuntil the end".to_vec(),
         "status" => response(&format!("{rest} Anything"), "", 3),
         "to" => response("302 Found", &format!("Location: {rest}\r\n"), 5),
-        // So many redirects.
+        // This number of redirects.
         "hops" => match rest {
             "0" => response("200 OK", "", 1),
             more => {
@@ -148,25 +148,25 @@ fn answer(stream: &mut TcpStream, path: &str) {
         "slow" => return slowly(stream),
         other => panic!("no such kind: {other}"),
     };
-    // The client may have left.
+    // The client may have closed.
     let _ = stream.write_all(&whole);
 }
 
-/// Until the client leaves, or the server ends.
+/// Waits until the client closes, or the server ends.
 fn hold(stream: &mut TcpStream) {
     let _ = stream.read(&mut [0]);
 }
 
-/// The connection is closed with RST.
+/// Makes the close of the connection send an RST.
 fn reset(stream: &TcpStream) {
     SockRef::from(stream).set_linger(Some(Duration::ZERO)).unwrap();
 }
 
-/// The first byte of [`slowly`] comes after this, and the last after that, in milliseconds.
+/// Delays of the first byte of [`slowly`], and of the rest, in milliseconds.
 pub(crate) const FIRST_BYTE_MS: u64 = 60;
 pub(crate) const DATA_MS: u64 = 120;
 
-/// A response whose phases take known times at least.
+/// A response whose phases take at least these times.
 fn slowly(stream: &mut TcpStream) {
     thread::sleep(Duration::from_millis(FIRST_BYTE_MS));
     stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nab").unwrap();

@@ -1,4 +1,4 @@
-//! Targets that are down, or answer what is no answer: each is a sample, and the run goes on.
+//! Targets that are down, or send invalid responses: each is a sample, and the run continues.
 
 use std::future;
 use std::io::{Read, Write};
@@ -11,13 +11,13 @@ use tempfile::TempDir;
 use super::server::{Server, response};
 use super::{PATIENCE_MS, kind, measure, measure_within, plan, run, run_until};
 
-/// Timeout of targets that never answer, in milliseconds: each costs it.
+/// Timeout for targets that never respond, in milliseconds: each takes that long.
 const SHORT_MS: u64 = 100;
 
-/// The same for a target that answers in part: far more than that takes.
+/// The same for a target that responds in part: far more than that takes.
 const LONG_MS: u64 = 2_000;
 
-/// A port that refuses, as long as its socket is there: bound, and nobody listens.
+/// A port that refuses connections while its socket exists: bound, but not listening.
 fn refused() -> (String, Socket) {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
@@ -56,7 +56,7 @@ fn a_target_that_is_not_there_is_a_sample() {
     assert_eq!((kind(&sample), sample.status), ("refused", None));
     let ended = ProbePhase::ALL.map(|phase| sample.phase_us(phase).is_some());
     assert_eq!(ended, [true, false, false, false, false, false, false], "{sample:?}");
-    // A name with an empty label is one that no resolver is asked about.
+    // A resolver is never queried for a name with an empty label.
     assert_eq!(kind(&measure("http://a..invalid/")), "dns");
 }
 
@@ -104,7 +104,7 @@ fn a_schedule_that_falls_behind_skips_turns_and_counts_them() {
     assert!(begun_ms >= 400, "turns begin at multiples of the interval: {begun_ms}");
 }
 
-/// Early hints, and the response later: as far as a server may go, and further.
+/// Early hints, and the response later: up to the bound, and beyond it.
 #[test]
 fn informational_responses_are_passed_over_up_to_a_bound() {
     let server = Server::answering(|stream, path| {
@@ -161,7 +161,7 @@ fn heads_with_too_many_fields_are_said_to_be_too_large() {
         let fields = "X-Field: 1\r\n".repeat(path[1..].parse().unwrap());
         let _ = stream.write_all(&response("200 OK", &fields, 7));
     });
-    // With `Content-Length` there are a hundred.
+    // Together with `Content-Length` there are a hundred.
     assert_eq!(kind(&measure(&server.url("/99"))), "none");
     let sample = measure(&server.url("/100"));
     let ProbeFailure { kind, text } = sample.failure.clone().unwrap();
@@ -183,7 +183,7 @@ fn locations_that_are_no_urls_are_escaped() {
     assert_eq!((kind(&sample), sample.redirects), ("none", 1), "{sample:?}");
 }
 
-/// What servers report is drawn on terminals and read by others.
+/// Text sent by servers is printed on terminals and read by others.
 #[test]
 fn texts_of_servers_are_harmless() {
     let server = Server::answering(|stream, path| {

@@ -16,8 +16,8 @@ use tempfile::TempDir;
 use super::server::{Server, read_path, response};
 use super::{kind, plan, run, run_until};
 
-/// A server with a certificate that has signed itself and is that of a CA, as `openssl req -x509` makes
-/// them, and the file with it; the certificate ends in that year.
+/// A server with a self-signed CA certificate, as `openssl req -x509` makes them, and the file with it;
+/// the certificate expires in `last_year`.
 fn self_signed(folder: &Path, name: &str, last_year: i32) -> (Server, PathBuf) {
     let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -30,7 +30,7 @@ fn self_signed(folder: &Path, name: &str, last_year: i32) -> (Server, PathBuf) {
     (tls_server(certificate, &key), file)
 }
 
-/// A certificate authority that was made up.
+/// A certificate authority for tests.
 struct Ca {
     issuer: Issuer<'static, KeyPair>,
     certificate: CertificateDer<'static>,
@@ -78,7 +78,7 @@ fn tls_server(certificate: CertificateDer<'static>, key: &KeyPair) -> Server {
 fn serve(stream: TcpStream, config: Arc<ServerConfig>) {
     let connection = ServerConnection::new(config).unwrap();
     let mut stream = StreamOwned::new(connection, stream);
-    // A client that does not trust leaves in the handshake.
+    // A client that does not trust the certificate closes during the handshake.
     if !read_path(&mut stream).is_empty() {
         let _ = stream.write_all(&response("200 OK", "X-Skep-Node: tls-1\r\n", 1234));
         stream.conn.send_close_notify();
@@ -164,7 +164,7 @@ fn a_server_may_present_the_named_certificate_itself() {
     let (server, file) = self_signed(folder.path(), "127.0.0.1", 4000);
     let sample = measure(format!("https://{}/", server.address()), Some(file.clone()));
     assert_eq!((kind(&sample), sample.body_bytes), ("none", 1234), "{sample:?}");
-    // Name and dates count, and it must be the very certificate.
+    // Name and dates are checked, and it must be exactly this certificate.
     let (expired, expired_file) = self_signed(folder.path(), "127.0.0.1", 2001);
     let (stranger, stranger_file) = self_signed(folder.path(), "example.org", 4000);
     for (address, file, said) in [

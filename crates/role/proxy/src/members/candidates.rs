@@ -1,5 +1,5 @@
-//! What direct dispatch reads from a group's state: the same members, drains, weights and policies
-//! as where requests are passed on.
+//! The part of a group's state that direct dispatch reads: the same members, drains, weights and
+//! policies as for proxied requests.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -8,35 +8,35 @@ use skep_cluster::HealthState;
 
 use crate::members::group::Group;
 
-/// A member, as direct dispatch needs it.
+/// A member, with the values that direct dispatch needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
     pub name: Arc<str>,
-    /// Where it serves.
+    /// The address at which it serves.
     pub address: SocketAddr,
-    /// Its share against the others'.
+    /// Its weight relative to the other members.
     pub weight: u32,
-    /// The packets that it may get.
+    /// The packets that may be sent to it.
     pub openness: Openness,
 }
 
-/// The packets that a member may get.
+/// The packets that may be sent to a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Openness {
     /// New flows.
     Open,
-    /// Packets of its existing flows: an operator drains or removes it.
+    /// Packets of existing flows only: an operator drains or removes it.
     Closing,
-    /// Packets of its existing flows: it shuts down, as its answers to the checks say.
+    /// Packets of existing flows only: it shuts down, as its responses to checks state.
     Leaving,
-    /// Nothing: its checks fail.
+    /// None: its checks fail.
     Shut,
     /// Not checked yet: a caller with other evidence that it is alive may treat it as open.
     Unknown,
 }
 
 impl Group {
-    /// The members with what packets they may get, the oldest first.
+    /// The members, with the packets that may be sent to each, oldest first.
     pub fn candidates(&self) -> Vec<Candidate> {
         self.change(|state, _| {
             let candidate = |member: &skep_cluster::Member| {

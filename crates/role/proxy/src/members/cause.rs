@@ -1,4 +1,4 @@
-//! Why a request did not get a whole reply of a member.
+//! Why a request did not get a complete reply from a member.
 
 use std::fmt;
 
@@ -7,40 +7,40 @@ use skep_upstream::UpstreamError;
 
 use crate::members::protocol::GatewayFault;
 
-/// The client's status follows from it: see [`Cause::status`].
+/// Determines the client's status: see [`Cause::status`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
     /// It refused the connection.
     Refused,
-    /// There is no way to it.
+    /// There is no route to it.
     Unreachable,
-    /// No connection in time.
+    /// It did not accept a connection in time.
     ConnectTimeout,
-    /// The kernel's other errors of a connect.
+    /// Any other error of connect(2).
     ConnectFailed,
     /// The connection broke or ended before the head of the response.
     Broken,
-    /// The same inside the body: clients see a reply that is cut short.
+    /// The same within the body: clients receive a truncated reply.
     CutShort,
-    /// No head of a response in time.
+    /// It sent no response head in time.
     Late,
-    /// No more of the request taken, or of the response sent, in time.
+    /// It took no more of the request, or sent no more of the response, in time.
     Stalled,
-    /// The response was not HTTP that the parser accepts.
+    /// The response was not valid HTTP.
     Malformed(&'static str),
-    /// It was nothing that the codec of the member's protocol accepts.
+    /// The codec of the member's protocol rejected the response.
     Gateway(GatewayFault),
-    /// The member has no room for the request, as it reports itself.
+    /// The member reported that it has no room for the request.
     Overloaded,
     /// This process may not connect to its Unix socket.
     Denied,
-    /// Its Unix socket is not there.
+    /// Its Unix socket does not exist.
     NoSocket,
-    /// No CPONG in time, on a new connection.
+    /// No CPONG was received in time on a new connection.
     NoPong,
 }
 
-/// The words of the causes, as metrics have them.
+/// Names of the causes in metrics.
 pub const CAUSES: [&str; 13] = [
     "refused",
     "unreachable",
@@ -71,7 +71,7 @@ impl Cause {
         }
     }
 
-    /// Its place in [`CAUSES`].
+    /// Its index in [`CAUSES`].
     pub(crate) fn index(self) -> usize {
         match self {
             Self::Refused => 0,
@@ -90,7 +90,7 @@ impl Cause {
         }
     }
 
-    /// A fault of the connection, as what it is once the head of the response is there.
+    /// The same fault of the connection, if it occurs after the head of the response.
     pub(crate) fn inside_reply(self) -> Self {
         match self {
             Self::Broken => Self::CutShort,
@@ -99,7 +99,7 @@ impl Cause {
         }
     }
 
-    /// The status for a client to which no reply was begun.
+    /// The status for a client to which no reply has begun.
     pub(crate) fn status(self) -> u16 {
         match self {
             Self::Refused
@@ -115,10 +115,10 @@ impl Cause {
         }
     }
 
-    /// What the fault means for the health of a member that had the whole request and sent nothing.
-    /// A late answer may wait for an origin or for an application, an invalid one may be theirs:
-    /// otherwise clients could take members out by their choice of requests. Checks find members
-    /// that are slow or invalid in themselves.
+    /// The effect of the fault on the health of a member that had received the whole request and
+    /// sent nothing. A late response may wait for an origin or an application, and an invalid one
+    /// may be theirs: if these counted, clients could take members down by their choice of
+    /// requests. Checks detect members that are themselves slow or invalid.
     pub(crate) fn failure(self) -> Option<Failure> {
         match self {
             Self::Broken => Some(Failure::Reset),
@@ -126,7 +126,7 @@ impl Cause {
         }
     }
 
-    /// In words, for a reply that is cut short.
+    /// A description for a reply that was truncated.
     pub(crate) fn reason(self) -> &'static str {
         match self {
             Self::Refused => "it refused the connection",
@@ -147,7 +147,7 @@ impl Cause {
     }
 }
 
-/// In words, for the log: what was expected and found, where that is known.
+/// A description for the log: what was expected and what was found, if known.
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

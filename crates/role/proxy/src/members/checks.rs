@@ -16,8 +16,8 @@ use crate::members::probe::probe;
 use crate::members::settings::GroupSettings;
 
 impl Group {
-    /// Starts to watch the members, on `worker`; ends with the group or the
-    /// worker. Call it once. False: that worker is gone.
+    /// Starts to watch the members, on `worker`, until the group or the worker ends. Call it once.
+    /// False: the worker is gone.
     pub fn start_checks(self: &Arc<Self>, worker: &WorkerHandle) -> bool {
         let group = Arc::downgrade(self);
         worker.run(move |worker| {
@@ -27,7 +27,7 @@ impl Group {
 }
 
 async fn watch(worker: Rc<Worker>, group: Weak<Group>) {
-    // A check that took as long as its interval is followed by the next one at once.
+    // A check that took its whole interval is followed by the next one at once.
     let ended = Rc::new(Notify::new());
     while let Some(alive) = group.upgrade() {
         let round = alive.begin_round();
@@ -57,12 +57,12 @@ struct Due {
 
 struct Round {
     due: Vec<Due>,
-    /// Time to the next round.
+    /// Time until the next round, in milliseconds.
     pause_ms: u64,
 }
 
 impl Group {
-    /// Does the periodic work other than checks, and takes the checks that are due.
+    /// Does the periodic work other than checks, and returns the checks that are due.
     fn begin_round(&self) -> Round {
         let seed = self.seed();
         self.change(|state, now| {

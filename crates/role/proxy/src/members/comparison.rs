@@ -1,4 +1,5 @@
-//! An A/B test of policies in a group: its arms, the arm of each client, and what workers count of them.
+//! An A/B test of policies in a group: its arms, the arm of each client, and the workers' counts for each
+//! arm.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,17 +16,17 @@ use skep_wire::seal::PeerId;
 pub struct Comparison {
     arms: Arms,
     began: Now,
-    /// A worker asks it for a client that it does not remember.
+    /// Workers look up clients here that they have not cached.
     table: Mutex<HostTable>,
-    /// That of the table, so that workers know when to forget.
+    /// The table's revision, which tells workers when to clear their caches.
     revision: AtomicU64,
     sync: Mutex<TableSync>,
     counts: Mutex<Vec<Arc<WorkerArmCounts>>>,
-    /// What nodes count, where they decide; `None`: they do not.
+    /// The counts of nodes, if they determine clients' arms.
     nodes: Option<Mutex<NodeCounts>>,
 }
 
-/// What one worker counts of each arm: only this worker writes.
+/// One worker's counts for each arm, written by this worker only.
 #[derive(Debug)]
 pub(crate) struct WorkerArmCounts {
     cells: Box<[AtomicU64]>,
@@ -34,11 +35,12 @@ pub(crate) struct WorkerArmCounts {
 /// An A/B test at one moment.
 #[derive(Clone, Debug)]
 pub struct ComparisonStatus {
-    /// How long it has been counting, in milliseconds.
+    /// Time since the start of counting, in milliseconds.
     pub counted_ms: u64,
-    /// Whether further clients go by the hash of their address.
+    /// Whether additional clients are assigned by the hash of their address.
     pub is_table_full: bool,
-    /// Whether all clients do, since nodes decide: then there is no table, and nobody counts clients.
+    /// Whether all clients are, because nodes determine the arms: then there is no table, and clients are not
+    /// counted.
     pub is_by_hash: bool,
     pub arms: Vec<ArmStatus>,
 }
@@ -47,14 +49,14 @@ pub struct ComparisonStatus {
 #[derive(Clone, Debug)]
 pub struct ArmStatus {
     pub spec: ArmSpec,
-    /// Clients of the host table.
+    /// Clients in the host table.
     pub clients: u64,
     pub tally: ArmTally,
 }
 
 impl Comparison {
-    /// Counts from now on. Clients of an earlier test with the same arms keep theirs. `is_by_hash`: nodes decide, by the
-    /// hash of clients' addresses.
+    /// Starts counting now. Clients of an earlier test with the same arms keep their arms. `is_by_hash`:
+    /// nodes determine the arms, by the hash of clients' addresses.
     pub(crate) fn new(arms: Arms, began: Now, earlier: Option<&Self>, is_by_hash: bool) -> Self {
         let earlier = earlier.filter(|earlier| earlier.arms == arms);
         let table =
@@ -76,17 +78,17 @@ impl Comparison {
         &self.arms
     }
 
-    /// The arm of a client, from now on.
+    /// The arm of a client, which keeps it from now on.
     pub(crate) fn arm_of(&self, client: ClientId) -> usize {
         lock(&self.table).arm_of(client)
     }
 
-    /// Rises when clients' arms may have changed.
+    /// Incremented when clients' arms may have changed.
     pub(crate) fn revision(&self) -> u64 {
         self.revision.load(Relaxed)
     }
 
-    /// Cells for one worker more.
+    /// Creates the counts of another worker.
     pub(crate) fn new_counts(&self) -> Arc<WorkerArmCounts> {
         let cells = self.arms.list().len() * ArmTally::CELLS;
         let counts =
@@ -95,7 +97,7 @@ impl Comparison {
         counts
     }
 
-    /// Takes in what another dispatcher says of clients. Returns whether it is of this test.
+    /// Merges another dispatcher's client assignments. Returns whether they are of this test.
     pub fn hear(&self, now: Now, from: PeerId, told: &ArmClients) -> bool {
         let mut table = lock(&self.table);
         let is_ours = lock(&self.sync).hear(now, from, told, &mut table);
@@ -103,8 +105,8 @@ impl Comparison {
         is_ours
     }
 
-    /// Takes in what a node has counted. False: it is of another test. Waits for nobody: what comes at a bad moment is
-    /// made up for by the next.
+    /// Merges the counts of a node. False: they are of another test. Never blocks: counts that arrive while
+    /// the lock is held are superseded by the next ones.
     pub fn hear_counts(&self, now: Now, node: PeerId, told: &ArmCounts) -> bool {
         let Some(nodes) = self.nodes.as_ref().filter(|_| told.test == self.arms.id()) else {
             return false;
@@ -115,13 +117,13 @@ impl Comparison {
         true
     }
 
-    /// What other dispatchers shall be told of clients now.
+    /// The client assignments to send to other dispatchers now.
     pub fn tell(&self, now: Now) -> Vec<ArmClients> {
         let mut table = lock(&self.table);
         lock(&self.sync).tell(now, &mut table)
     }
 
-    /// What was counted so far.
+    /// The counts so far.
     pub fn status(&self, now: Now) -> ComparisonStatus {
         let (clients, is_table_full) = {
             let table = lock(&self.table);
@@ -150,7 +152,7 @@ impl Comparison {
 }
 
 impl WorkerArmCounts {
-    /// Counts what happened to a request of a client of the arm.
+    /// Counts an event of a request by a client of the arm.
     pub(crate) fn count(&self, arm: usize, client: ClientId, event: &ArmEvent) {
         record(client, event, |cell, count| {
             let cell = &self.cells[arm * ArmTally::CELLS + cell];
@@ -160,6 +162,6 @@ impl WorkerArmCounts {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A panic under it is a bug of ours; what is there is whole.
+    // A panic while it is held is a bug of ours; the data is still consistent.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

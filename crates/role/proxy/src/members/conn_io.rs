@@ -1,4 +1,4 @@
-//! Reading and writing of checks and pings: as much as there is, bounded in time by who waits.
+//! I/O of checks and pings, in pieces as available; the caller bounds the time.
 
 use skep_serve::{Conn, ConnError, Output};
 
@@ -7,7 +7,7 @@ pub(crate) async fn send(conn: &Conn, mut output: Output) -> Result<(), ConnErro
     std::future::poll_fn(|cx| conn.poll_send(cx, &mut output)).await
 }
 
-/// Appends what comes next. False: the member has closed its side.
+/// Appends the next bytes received. False: the member has closed its side.
 pub(crate) async fn read_more(conn: &Conn, received: &mut Vec<u8>) -> Result<bool, ConnError> {
     std::future::poll_fn(|cx| {
         conn.worker().with_input(|input| {

@@ -1,4 +1,4 @@
-//! An operator's commands to a running group, as called by the admin API.
+//! An operator's commands to a running group, called by the admin API.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::members::settings::{GroupSettings, GroupWords, MemberSpec};
 use crate::members::state::GroupState;
 use crate::members::status::MemberSource;
 
-/// The operator's command is not possible.
+/// The operator's command cannot be carried out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GroupControlError {
     /// No member has this name.
@@ -36,13 +36,13 @@ pub enum GroupControlError {
         /// The names of all members.
         known: Vec<String>,
     },
-    /// The table of members refuses the change.
+    /// The table of members rejects the change.
     #[error(transparent)]
     Refused(#[from] MembershipError),
     /// No policy has this name.
     #[error(transparent)]
     UnknownPolicy(#[from] UnknownPolicy),
-    /// A policy that there is, but not for this group.
+    /// The policy exists but cannot be used by this group.
     #[error(
         "{} {group} can't have policy \"{policy}\", {why}; one of {}",
         words.group,
@@ -56,16 +56,16 @@ pub enum GroupControlError {
         why: &'static str,
         known: &'static [&'static str],
     },
-    /// Arms that are no A/B test.
+    /// The arms do not form an A/B test.
     #[error(transparent)]
     Arms(#[from] ArmsError),
-    /// A group whose policies cannot be compared.
+    /// The policies of this group cannot be compared.
     #[error("policies of {} {group} can't be compared, {why}", words.group)]
     NoComparison { words: &'static GroupWords, group: String, why: &'static str },
-    /// A group whose policies are not compared.
+    /// The group has no A/B test.
     #[error("no policies of {} {group} are being compared", words.group)]
     NotComparing { words: &'static GroupWords, group: String },
-    /// A group that is to keep one.
+    /// The group must keep at least one member.
     #[error(
         "\"{name}\" is the last {} of {} {group}, which would answer 503 without it: add another \
          one first",
@@ -78,21 +78,20 @@ pub enum GroupControlError {
         /// The name in the command.
         name: String,
     },
-    /// A member that clients can't be sent to.
+    /// Clients cannot be redirected to the address of the member.
     #[error("\"{0}\" is no host and port for clients, such as \"www1.example.org:8080\"")]
     BadPublicAddress(String),
-    /// A member that can't be connected to.
+    /// The address of the member cannot be connected to.
     #[error("{0} is no address that can be connected to: give a machine's own address and a port")]
     BadAddress(Box<ServerAddress>),
 }
 
 impl Group {
-    /// Adds a member, which stays through reloads. It gets requests after its
-    /// first good check. `public_address` is what a redirect names; `None`:
-    /// `address`.
+    /// Adds a member, which stays across reloads. It gets requests after its first successful check.
+    /// `public_address` is used in redirects; `None`: `address`.
     ///
     /// # Errors
-    /// A name or address that is taken or malformed, a weight out of bounds.
+    /// The name or address is taken or malformed, or the weight is out of bounds.
     pub fn add(
         &self,
         name: &str,
@@ -115,10 +114,10 @@ impl Group {
         })
     }
 
-    /// The same with a bound of its requests, which a worker may have all of.
+    /// The same with a bound on its requests, all of which one worker may use.
     ///
     /// # Errors
-    /// A name or address that is taken or malformed, a weight out of bounds.
+    /// The name or address is taken or malformed, or the weight is out of bounds.
     pub fn add_member(&self, new: MemberSpec) -> Result<(), GroupControlError> {
         if !new.address.is_specified() {
             return Err(GroupControlError::BadAddress(Box::new(new.address)));
@@ -134,13 +133,12 @@ impl Group {
         })
     }
 
-    /// Removes a member: no new requests; gone when the last one ended, or after
-    /// `timeout_ms`. Requests still in work then go on, unwatched. A member of
-    /// the config file does not come back with a reload, unless the file drops
-    /// it first.
+    /// Removes a member: it gets no new requests, and is gone when its last request has ended, or after
+    /// `timeout_ms`. Requests still in progress then continue without being tracked. A member of the config
+    /// file does not return with a reload, unless the file was without it in between.
     ///
     /// # Errors
-    /// An unknown name.
+    /// The name is unknown.
     pub fn remove(&self, name: &str, timeout_ms: u64) -> Result<(), GroupControlError> {
         self.with_member(name, |state, now, id| remove(state, now, id, name, timeout_ms))
     }
@@ -148,7 +146,7 @@ impl Group {
     /// The same, unless no other member would be left.
     ///
     /// # Errors
-    /// An unknown name; the last member that is not being removed.
+    /// The name is unknown, or all other members are being removed.
     pub fn remove_unless_last(&self, name: &str, timeout_ms: u64) -> Result<(), GroupControlError> {
         self.with_member(name, |state, now, id| {
             let stays = |it: &Member| it.id() != id && it.removal_deadline().is_none();
@@ -160,28 +158,28 @@ impl Group {
         })
     }
 
-    /// No new requests for a member; those in work end. See its state to know
-    /// when it is `drained`.
+    /// Stops new requests to a member; requests in progress continue. Its state becomes `drained` when they
+    /// have ended.
     ///
     /// # Errors
-    /// An unknown name.
+    /// The name is unknown.
     pub fn drain(&self, name: &str) -> Result<(), GroupControlError> {
         self.set_drained(name, true, None)
     }
 
-    /// Requests for a member again, as soon as checks allow it.
+    /// Allows requests to a member again, as soon as its checks succeed.
     ///
     /// # Errors
-    /// An unknown name, or a member that is being removed.
+    /// The name is unknown, or the member is being removed.
     pub fn resume(&self, name: &str) -> Result<(), GroupControlError> {
         self.set_drained(name, false, None)
     }
 
-    /// Drains a member or resumes it, as the active dispatcher has done: known here since `at`. A
-    /// command that was given here at that time or later stands.
+    /// Drains or resumes a member as the active dispatcher did, known here since `at`. A command given here
+    /// at that time or later takes precedence.
     ///
     /// # Errors
-    /// As [`Self::drain`] and [`Self::resume`].
+    /// As for [`Self::drain`] and [`Self::resume`].
     pub fn follow_drain(
         &self,
         name: &str,
@@ -191,10 +189,10 @@ impl Group {
         self.set_drained(name, is_drained, Some(at))
     }
 
-    /// Changes a member's share under weighted policies.
+    /// Changes a member's weight under weighted policies.
     ///
     /// # Errors
-    /// An unknown name, a weight out of bounds.
+    /// The name is unknown, or the weight is out of bounds.
     pub fn set_weight(&self, name: &str, weight: u32) -> Result<(), GroupControlError> {
         self.with_member(name, |state, now, id| {
             let event = state.membership.set_weight(now, id, weight)?;
@@ -203,11 +201,11 @@ impl Group {
         })
     }
 
-    /// Changes the policy, from the next request on. It stays until the config
-    /// file names another.
+    /// Changes the policy, from the next request on. It stays in force until the config file names another
+    /// one.
     ///
     /// # Errors
-    /// An unknown name.
+    /// The name is unknown, or the policy cannot be used by this group.
     pub fn set_policy(&self, policy: &str) -> Result<(), GroupControlError> {
         self.change(|state, _| {
             check_policy(state, policy)?;
@@ -226,11 +224,12 @@ impl Group {
         })
     }
 
-    /// Compares policies by an A/B test, from the next request on, in place of the one that goes on. Clients of one with
-    /// the same arms stay, and counts begin anew. It stays until the config file names other arms.
+    /// Compares policies by an A/B test, from the next request on, in place of the current test. Clients of a
+    /// test with the same arms keep theirs, and counting restarts. The test continues until the config file
+    /// names other arms.
     ///
     /// # Errors
-    /// Arms that are no test; an unknown policy or member.
+    /// The arms do not form a test, or a policy or member is unknown.
     pub fn start_comparison(&self, arms: Vec<ArmSpec>) -> Result<(), GroupControlError> {
         self.change(|state, now| {
             if let Some(why) = state.settings.no_comparison {
@@ -251,10 +250,10 @@ impl Group {
         })
     }
 
-    /// Ends the A/B test: all clients go by the group's policy, from the next request on.
+    /// Ends the A/B test: the group's policy applies to all clients, from the next request on.
     ///
     /// # Errors
-    /// There is none.
+    /// There is no A/B test.
     pub fn stop_comparison(&self) -> Result<ComparisonStatus, GroupControlError> {
         self.change(|state, now| {
             let Some(comparison) = state.comparison.take() else {
@@ -271,10 +270,10 @@ impl Group {
         })
     }
 
-    /// What the A/B test has counted that goes on.
+    /// The counts of the current A/B test.
     ///
     /// # Errors
-    /// There is none.
+    /// There is no A/B test.
     pub fn comparison_status(&self) -> Result<ComparisonStatus, GroupControlError> {
         self.change(|state, now| match &state.comparison {
             Some(comparison) => Ok(comparison.status(now)),
@@ -282,12 +281,12 @@ impl Group {
         })
     }
 
-    /// The A/B test that goes on.
+    /// The current A/B test.
     pub fn comparison(&self) -> Option<Arc<Comparison>> {
         self.published().load().comparison.clone()
     }
 
-    /// Without a time it is a command, which counts from now on.
+    /// Without `at` it is a command, which takes effect now.
     fn set_drained(
         &self,
         name: &str,
@@ -311,10 +310,10 @@ impl Group {
         })
     }
 
-    /// Where the member called `name` is, and how its group speaks to it.
+    /// The address of the member called `name`, and the settings of its group.
     ///
     /// # Errors
-    /// An unknown name.
+    /// The name is unknown.
     pub(crate) fn address_of(
         &self,
         name: &str,
@@ -343,7 +342,7 @@ impl Group {
 }
 
 impl GroupState {
-    /// The A/B test with these arms goes on from now on.
+    /// Starts an A/B test with these arms.
     pub(crate) fn begin_comparison(&mut self, arms: Arms, now: Now) {
         let (group, name) = (self.words.group, &self.name);
         let told = arms.list().iter().map(|arm| format!("{} ({})", arm.name, arm.policy));
@@ -384,7 +383,7 @@ fn remove(
     Ok(())
 }
 
-/// The address becomes part of a header line, so only a host and a port may pass.
+/// The address becomes part of a header line, so only a valid host and port are allowed.
 fn checked_authority(public: &str) -> Result<String, GroupControlError> {
     match Host::parse(public.as_bytes()) {
         Ok(host) if host.port != Some(0) => Ok(public.to_owned()),

@@ -1,11 +1,11 @@
-//! Checks of application servers, each in the words of its protocol.
+//! Checks of application servers, in the terms of each protocol.
 //!
 //! ```text
 //!   FastCGI  GET_VALUES, or the path of the check: php-fpm's `ping.path`
 //!   AJP      CPING, then `OPTIONS *`, then the path of the check, if there is one
 //! ```
-//! `OPTIONS *` reaches no application, so what refuses it is the server itself: a 403 says that the
-//! secret is wrong or missing. CPONG would come without one.
+//! `OPTIONS *` reaches no application, so a refusal is by the server itself: a 403 indicates that
+//! the secret is wrong or missing. CPONG is sent even without a secret.
 
 use std::rc::Rc;
 
@@ -32,7 +32,7 @@ pub(super) struct Asking<'a> {
     is_connected: bool,
 }
 
-/// What comes of a check: a failure is not always one of the connection.
+/// The result of a step: a failure is not always one of the connection.
 type ProbeStep = Result<Result<(), Failure>, UpstreamError>;
 
 impl<'a> Asking<'a> {
@@ -44,14 +44,14 @@ impl<'a> Asking<'a> {
         Self { worker, address, settings, is_connected: false }
     }
 
-    /// Whether all that is missing is a worker of the application: the kernel has taken the
-    /// connection, or its queue is full, which only a Unix socket says.
+    /// Whether only a free worker of the application is missing: the kernel has accepted the
+    /// connection, or its queue is full, which only a Unix socket reports.
     pub(super) fn waits_for_worker(&self) -> bool {
         let has_workers = self.settings.protocol != MemberProtocol::Http;
         has_workers && (self.is_connected || self.address.tcp().is_none())
     }
 
-    /// The verdict. Not bounded in time.
+    /// Returns the verdict. Not bounded in time.
     pub(super) async fn ask(&mut self) -> Result<CheckOutcome, UpstreamError> {
         let timeout_ms = self.settings.membership.health.timeout_ms;
         let connected = Conn::connect(self.worker, self.address, timeout_ms).await;
@@ -135,7 +135,7 @@ fn verdict(found: u16, expected: u16) -> Result<(), Failure> {
     if found == expected { Ok(()) } else { Err(Failure::Status(found)) }
 }
 
-/// The status of the reply to a request without a body, which is read to its end.
+/// The status of the reply to a request without a body; the reply is read to its end.
 async fn ajp_status(
     conn: &Conn,
     settings: &AjpSettings<'_>,
@@ -172,7 +172,7 @@ async fn send(conn: &Conn, bytes: &[u8]) -> Result<(), UpstreamError> {
     Ok(conn_io::send(conn, output).await?)
 }
 
-/// Reads until `take` has a verdict on what came.
+/// Reads until `take` returns a verdict on the bytes received.
 async fn until<R>(
     conn: &Conn,
     mut take: impl FnMut(&[u8]) -> Option<Result<R, Failure>>,

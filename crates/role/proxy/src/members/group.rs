@@ -1,4 +1,4 @@
-//! A group: its state behind a lock, what it publishes, and the workers' reports.
+//! A group: its state behind a lock, the published copy, and the workers' reports.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -17,26 +17,26 @@ use crate::members::settings::{GroupSpec, GroupWords};
 use crate::members::state::GroupState;
 use crate::members::status::MemberStatus;
 
-/// Members of which each request goes to one. Shared by all threads.
+/// Members of which each request is sent to one. Shared by all threads.
 pub struct Group {
     name: Arc<str>,
     pub(crate) words: &'static GroupWords,
     seed: u64,
     state: Mutex<GroupState>,
     published: Arc<ArcSwap<Published>>,
-    /// That of the state.
+    /// Revision of the state.
     revision: AtomicU64,
     pub(crate) queue: Queue,
-    /// Requests whose session's member did not answer, so that another one did.
+    /// Requests that another member answered than the one that has their session.
     sessions_lost: AtomicU64,
-    /// The second, counted from 1, in which a refusal was logged last.
+    /// The second, counted from 1, in which a refusal was last logged.
     told_s: AtomicU64,
 }
 
 impl Group {
-    /// The group `name`. No member gets requests before its first good check: see
-    /// [`Group::start_checks`]. `seed` drives policies and the spread of checks; processes get
-    /// different ones.
+    /// Creates the group `name`. No member gets requests before its first successful check: see
+    /// [`Group::start_checks`]. `seed` initialises policies and the spread of checks; it differs
+    /// between processes.
     pub fn new(name: &str, words: &'static GroupWords, spec: GroupSpec, seed: u64) -> Arc<Self> {
         let mut state = GroupState::new(name, words, spec.settings.clone());
         state.adopt(spec, now());
@@ -59,13 +59,14 @@ impl Group {
         &self.name
     }
 
-    /// Applies a new config's settings, members and weights. Changes made at run time stay, unless
-    /// the file has changed the same setting. Requests in progress are not touched.
+    /// Applies the settings, members and weights of a new config. Changes made at run time are kept,
+    /// unless the file has changed the same setting. Requests in progress are not affected.
     pub fn reload(&self, spec: GroupSpec) {
         self.change(|state, now| state.adopt(spec, now));
     }
 
-    /// Rises whenever members, their states or weights, or settings may have changed. Takes no lock.
+    /// Incremented whenever members, their states or weights, or settings may have changed. Takes no
+    /// lock.
     pub fn revision(&self) -> u64 {
         self.revision.load(Ordering::Acquire)
     }
@@ -80,24 +81,24 @@ impl Group {
         self.lock().member_statuses(now())
     }
 
-    /// Names of the members whose checks are good, those that drain included.
+    /// Names of the members whose checks succeed, including those that drain.
     pub fn well_members(&self) -> BTreeSet<String> {
         let state = self.lock();
         let well = state.membership.members().iter().filter(|member| member.health().is_well());
         well.map(|member| member.name().to_string()).collect()
     }
 
-    /// Requests that wait for a member with room; and those that did not get one, since the start.
+    /// Requests that wait for a member with room, and requests that got none since the start.
     pub fn queued(&self) -> (usize, u64) {
         (self.queue.waiting(), self.queue.refused())
     }
 
-    /// Requests of sessions that another member answered than the one that has the session.
+    /// Requests that another member answered than the one that has their session.
     pub fn sessions_lost(&self) -> u64 {
         self.sessions_lost.load(Ordering::Relaxed)
     }
 
-    /// Logs that no member took a request, once a second at most.
+    /// Logs that no member took a request, at most once per second.
     pub(crate) fn tell_refused(&self, now: Now, method: &str, path: &str) {
         let now_s = now.0 / 1000 + 1;
         if self.told_s.swap(now_s, Ordering::Relaxed) == now_s {
@@ -115,7 +116,7 @@ impl Group {
         self.sessions_lost.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Reads nodes' loads in `reports` from now on.
+    /// Reads nodes' loads from `reports` from now on.
     pub fn follow_reports(&self, reports: &Arc<NodeReports>) {
         self.change(|state, _| state.follow_reports(reports));
     }
@@ -128,8 +129,8 @@ impl Group {
         &self.published
     }
 
-    /// Records that a request at a member failed, or succeeded after others had failed. Returns
-    /// whether the member would be down now if it could be spared, and was not before.
+    /// Records that a request to a member failed, or succeeded after others had failed. Returns
+    /// whether the member would be marked down if it could be spared, and was not before.
     pub(crate) fn report(&self, id: NodeId, outcome: Result<(), Failure>) -> bool {
         self.change(|state, now| state.on_request(now, id, outcome))
     }
@@ -140,7 +141,7 @@ impl Group {
         let before = state.revision;
         let result = job(&mut state, now());
         if state.unpublished {
-            // Within the lock, so that a later state is never overwritten.
+            // Stored while the lock is held, so that a later state is never overwritten.
             self.published.store(Arc::new(state.publish()));
         }
         let is_changed = state.revision != before;
@@ -153,8 +154,8 @@ impl Group {
     }
 
     fn lock(&self) -> MutexGuard<'_, GroupState> {
-        // A panic under the lock is a bug of ours; what it left is a table
-        // whose own checks hold, and better than no group.
+        // A panic under the lock is a bug of ours; the table that it left passes its own checks, and
+        // is better than no group.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

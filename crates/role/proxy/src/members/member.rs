@@ -16,10 +16,10 @@ use crate::members::reported::Reported;
 use crate::members::settings::LoadMeasure;
 use crate::members::status::GatewayStatus;
 
-/// Bits of the lines of a second, below those of the second.
+/// Number of low bits that count the lines of a second; the second is stored above them.
 const STDERR_COUNT_BITS: u32 = 24;
 
-/// One member, shared by all workers. On cache lines of its own.
+/// One member, shared by all workers, on cache lines of its own.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct SharedMember {
@@ -27,27 +27,28 @@ pub(crate) struct SharedMember {
     pub(crate) name: Arc<str>,
     pub(crate) name_hash: u64,
     pub(crate) address: ServerAddress,
-    /// Thousandths of its share that it gets now; 0: no new requests.
+    /// Thousandths of its share that are in effect now; 0: no new requests.
     share_permille: AtomicU16,
-    /// A request failed there lately: the next success is to be reported.
+    /// A recent request to it failed: the next success is to be reported.
     suspect: AtomicBool,
-    /// Whether the last CPING had no answer in time.
+    /// Whether the last CPING was not answered in time.
     silent: AtomicBool,
-    /// It was not checked yet.
+    /// It has not been checked yet.
     is_joining: AtomicBool,
-    /// It drains: only sessions that it has go there.
+    /// It drains: only requests of its existing sessions are sent to it.
     is_draining: AtomicBool,
-    /// Requests and tunnels at a time, at most.
+    /// Bound on concurrent requests and tunnels.
     requests_max: AtomicU32,
-    /// Of these, how many this process may have now; `u32::MAX` if it counts alone.
+    /// The part of that bound that this process may use now; `u32::MAX` if this process counts
+    /// alone.
     slots: AtomicU32,
-    /// Requests that other processes have there, as far as they are heard of.
+    /// Requests of other processes to it, as far as reported.
     elsewhere: AtomicU32,
-    /// When a failure there was last logged, in seconds; 0: never.
+    /// Time at which a failure was last logged, in seconds; 0: never.
     told_s: AtomicU64,
-    /// The second in which its standard error was last logged, and the lines since.
+    /// The second in which its standard error was last logged, and the number of lines in it.
     stderr: AtomicU64,
-    /// That of its address: of another name, after a reload, it is the same server.
+    /// The load of its address: a member with another name after a reload is the same server.
     pub(crate) load: Arc<Load>,
     pub(crate) reported: Reported,
     pub(crate) totals: MemberTotals,
@@ -57,7 +58,7 @@ pub(crate) struct SharedMember {
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Load {
-    /// Requests sent and not yet answered in full.
+    /// Requests sent and not completely answered yet.
     pub(crate) requests: Level,
     /// Upgraded connections.
     pub(crate) tunnels: AtomicU32,
@@ -74,7 +75,7 @@ pub(crate) struct CurrentLoad {
     pub(crate) bytes: u64,
 }
 
-/// A number that rises and falls, and its recent maximum.
+/// A value that rises and falls, and its recent maximum.
 #[derive(Debug, Default)]
 pub(crate) struct Level {
     now: AtomicU64,
@@ -85,7 +86,7 @@ pub(crate) struct Level {
 #[derive(Debug, Default)]
 pub(crate) struct MemberTotals {
     pub(crate) requests: AtomicU64,
-    /// Requests that did not end with a whole reply, by cause.
+    /// Requests that did not end with a complete reply, by cause.
     pub(crate) failures: [AtomicU64; CAUSES.len()],
     /// Bytes of reply bodies.
     pub(crate) bytes: AtomicU64,
@@ -94,18 +95,18 @@ pub(crate) struct MemberTotals {
     latency_us: AtomicU64,
 }
 
-/// Totals of a member that is no HTTP server.
+/// Totals of a member that is not an HTTP server.
 #[derive(Debug, Default)]
 pub(crate) struct GatewayTotals {
-    /// Connections that were asked before a request.
+    /// Connections that were checked before a request.
     pub(crate) pings: AtomicU64,
-    /// Of these, those without an answer.
+    /// Those of them that did not answer.
     pub(crate) pings_failed: AtomicU64,
-    /// Fields of requests that were not passed on.
+    /// Request fields that were not passed on.
     pub(crate) fields_dropped: AtomicU64,
     /// Lines of standard error that were not logged.
     pub(crate) stderr_lines_dropped: AtomicU64,
-    /// Bytes of standard error that were no part of any line for the log.
+    /// Bytes of standard error that did not fit into any logged line.
     pub(crate) stderr_bytes_dropped: AtomicU64,
 }
 
@@ -122,11 +123,11 @@ impl GatewayTotals {
 }
 
 impl SharedMember {
-    /// `load` is what is under way at that address, if there was a member before.
+    /// `load` is the current load of that address, if there was a member before.
     pub(crate) fn new(id: NodeId, name: Arc<str>, address: ServerAddress, load: Arc<Load>) -> Self {
         Self {
             id,
-            // As `core/cluster` has it: the same on every machine.
+            // The hash that `core/cluster` uses: equal on every machine.
             name_hash: stable_hash(name.as_bytes(), 0),
             name,
             address,
@@ -146,7 +147,7 @@ impl SharedMember {
         }
     }
 
-    /// Thousandths of its share that it gets now; 0: no new requests.
+    /// Thousandths of its share that are in effect now; 0: no new requests.
     pub(crate) fn share_permille(&self) -> u16 {
         self.share_permille.load(Relaxed)
     }
@@ -155,7 +156,7 @@ impl SharedMember {
         self.share_permille.store(share, Relaxed);
     }
 
-    /// Whether a success is to be reported.
+    /// Whether the next success is to be reported.
     pub(crate) fn is_suspect(&self) -> bool {
         self.suspect.load(Relaxed)
     }
@@ -164,7 +165,7 @@ impl SharedMember {
         self.suspect.store(suspect, Relaxed);
     }
 
-    /// Whether it is to answer a CPING before each request, since it did not answer the last one.
+    /// Whether it must answer a CPING before each request, since it did not answer the last one.
     pub(crate) fn is_silent(&self) -> bool {
         self.silent.load(Relaxed)
     }
@@ -173,7 +174,7 @@ impl SharedMember {
         self.silent.store(silent, Relaxed);
     }
 
-    /// Whether it may soon get requests, for all that is known.
+    /// Whether it may get requests soon, since it has not been checked yet.
     pub(crate) fn is_joining(&self) -> bool {
         self.is_joining.load(Relaxed)
     }
@@ -182,22 +183,22 @@ impl SharedMember {
         self.is_joining.store(is_joining, Relaxed);
     }
 
-    /// Whether it gets new sessions, or may soon.
+    /// Whether it gets new sessions, or may soon get them.
     pub(crate) fn is_in(&self) -> bool {
         self.share_permille() > 0 || self.is_joining()
     }
 
-    /// Whether it keeps the sessions that it has.
+    /// Whether it keeps its existing sessions.
     pub(crate) fn keeps_sessions(&self) -> bool {
         self.is_in() || self.is_draining.load(Relaxed)
     }
 
-    /// Whether a request of its sessions can go there now; else it waits.
+    /// Whether a request of its sessions can be sent now; otherwise the request waits.
     pub(crate) fn can_begin(&self) -> bool {
         !self.is_full() && !self.is_joining()
     }
 
-    /// Whether only the sessions that it has go there.
+    /// Whether only requests of its existing sessions are sent to it.
     pub(crate) fn is_draining(&self) -> bool {
         self.is_draining.load(Relaxed)
     }
@@ -206,7 +207,7 @@ impl SharedMember {
         self.is_draining.store(is_draining, Relaxed);
     }
 
-    /// Requests and tunnels at a time, at most.
+    /// Bound on concurrent requests and tunnels.
     pub(crate) fn requests_max(&self) -> u32 {
         self.requests_max.load(Relaxed)
     }
@@ -215,7 +216,7 @@ impl SharedMember {
         self.requests_max.store(requests_max, Relaxed);
     }
 
-    /// Of these, how many this process may have now.
+    /// The part of that bound that this process may use now.
     pub(crate) fn slots(&self) -> u32 {
         self.slots.load(Relaxed).min(self.requests_max())
     }
@@ -224,7 +225,7 @@ impl SharedMember {
         self.slots.store(slots, Relaxed);
     }
 
-    /// Requests that other processes have there.
+    /// Requests of other processes to it.
     pub(crate) fn elsewhere(&self) -> u32 {
         self.elsewhere.load(Relaxed)
     }
@@ -233,7 +234,7 @@ impl SharedMember {
         self.elsewhere.store(requests, Relaxed);
     }
 
-    /// Counts a request that is sent there, unless it has as many as it may have.
+    /// Counts a request that is sent to it; false, without counting, if it is full.
     pub(crate) fn try_begin(&self) -> bool {
         let before = self.load.requests.rise(1);
         let has_room =
@@ -244,24 +245,24 @@ impl SharedMember {
         has_room
     }
 
-    /// Whether it has as many requests as it may have.
+    /// Whether this process has as many requests there as it may.
     pub(crate) fn is_full(&self) -> bool {
         self.in_use() >= u64::from(self.slots())
     }
 
-    /// Requests and tunnels there.
+    /// Requests and tunnels there, by this process.
     pub(crate) fn in_use(&self) -> u64 {
         self.load.in_use()
     }
 
-    /// Whether a failure is to be logged: at most one a second.
+    /// Whether a failure may be logged: at most one per second.
     pub(crate) fn may_tell(&self, now: Now) -> bool {
         let now_s = now.0 / 1000 + 1;
         self.told_s.swap(now_s, Relaxed) != now_s
     }
 
-    /// Counts a line of its standard error: whether it is to be logged, and how many were not in an
-    /// earlier second.
+    /// Counts a line of its standard error; returns whether the line may be logged, and how many
+    /// lines of an earlier second were not.
     pub(crate) fn may_log_stderr(&self, now: Now) -> (bool, u64) {
         let now_s = now.0 / 1000 + 1;
         let next = |packed: u64| match packed >> STDERR_COUNT_BITS == now_s {
@@ -288,23 +289,23 @@ impl SharedMember {
         }
     }
 
-    /// Moving average of the time to answer, in microseconds; 0: no answer yet.
+    /// Moving average of the response time, in microseconds; 0: no response yet.
     pub(crate) fn latency_us(&self) -> u64 {
         self.totals.latency_us.load(Relaxed)
     }
 
-    /// Adds one answer to the average. Two workers may overwrite each other's update; the error in
-    /// an average is small.
+    /// Adds one response to the average. Two workers may overwrite each other's update, which
+    /// changes the average only a little.
     pub(crate) fn record_latency_us(&self, latency_us: u64) {
         let average = match self.latency_us() {
             0 => latency_us,
             old => (old * (LATENCY_SMOOTHING - 1) + latency_us) / LATENCY_SMOOTHING,
         };
-        // 0 means "none": an answer within a microsecond took one.
+        // 0 means "none": a response within a microsecond counts as one.
         self.totals.latency_us.store(average.max(1), Relaxed);
     }
 
-    /// Copies the numbers that change from request to request into `view`; reports are due every
+    /// Copies the values that change with every request into `view`; reports are due every
     /// `interval_ms`.
     pub(crate) fn refresh(&self, view: &mut NodeView, now: Now, interval_ms: u64) {
         let (requests, bytes) = (&self.load.requests, &self.load.bytes);
@@ -327,13 +328,13 @@ impl CurrentLoad {
     fn reported(load: NodeLoad) -> Self {
         Self {
             requests: narrow(load.requests_in_flight),
-            // Idle connections are flows too: a drain waits for them.
+            // Idle connections are flows as well: a drain waits for them.
             tunnels: narrow(load.connections.saturating_sub(load.requests_in_flight)),
             bytes: load.bytes_outstanding,
         }
     }
 
-    /// Connections in use: what a drain waits for.
+    /// Connections in use, for which a drain waits.
     pub(crate) fn in_use(self) -> u32 {
         self.requests.saturating_add(self.tunnels)
     }
@@ -351,11 +352,11 @@ impl Level {
         self.now.load(Relaxed)
     }
 
-    /// Returns what it was.
+    /// Returns the value before.
     pub(crate) fn rise(&self, by: u64) -> u64 {
         let before = self.now.fetch_add(by, Relaxed);
         let now = before + by;
-        // Seldom more than a look: all workers would fight for the line.
+        // Usually only a load: otherwise all workers would contend for the cache line.
         if now > self.most.load(Relaxed) {
             self.most.fetch_max(now, Relaxed);
         }

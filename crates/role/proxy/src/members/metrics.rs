@@ -1,4 +1,4 @@
-//! Each member's counters and gauges as Prometheus metrics; their names are the roles'.
+//! Each member's counters and gauges as Prometheus metrics, whose names the roles choose.
 
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ use crate::members::status::MemberStatus;
 /// Name, help and value of a metric.
 pub type MemberMetric = (&'static str, &'static str, fn(&MemberStatus) -> f64);
 
-/// The groups that there are now: they may come and go.
+/// The current groups: they may be added and removed.
 pub type Groups = Arc<dyn Fn() -> Vec<Arc<Group>> + Send + Sync>;
 
-/// Registers `metrics` of the members of `groups`, with the labels of the group's name and the
-/// member's. Call it once for each table: a second call replaces the first.
+/// Registers `metrics` of the members of `groups`, with labels for the names of group and member.
+/// Call it once for each table: a second call replaces the first.
 pub fn register_members(
     registry: &Registry,
     metrics: &[MemberMetric],

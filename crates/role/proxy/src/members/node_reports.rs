@@ -1,9 +1,8 @@
-//! The nodes' last load reports, by the names of nodes: written once for each report, whatever the
-//! number of groups, and read by all of them when they need it.
+//! The nodes' last load reports, by node name: stored once per report, whatever the number of groups, and
+//! read by all of them on demand.
 //!
-//! **Invariant:** the writer of a report never waits. It is the event loop of direct dispatch,
-//! and its thread has real time: a lock that another thread held would let it wait for as long as
-//! that one gets no time.
+//! **Invariant:** the writer of a report never waits. It is the event loop of direct dispatch, which runs at
+//! real-time priority: a lock held by another thread would delay it until that thread is scheduled.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
@@ -18,15 +17,15 @@ use skep_wire::seal::Stamp;
 
 use crate::limits::REPORT_READS_MAX;
 
-/// The reports of all nodes: those of services, and at most [`PEERS_MAX`] with those that are only
-/// heard.
+/// The reports of all nodes: those of services, and others from which reports are received, at most
+/// [`PEERS_MAX`] in all with the latter.
 #[derive(Debug, Default)]
 pub struct NodeReports {
     cells: ArcSwap<Cells>,
-    /// Held while a service gets a cell, and while cells that no service has are forgotten; not by
-    /// who brings reports.
+    /// Held while a service gets a cell and while unused cells are removed, but not while reports are
+    /// recorded.
     users: Mutex<()>,
-    /// Objects that nodes have answered for.
+    /// Objects that nodes have served.
     served: Arc<ArcSwap<ServedLog>>,
 }
 
@@ -34,8 +33,8 @@ type Cells = HashMap<Name, Arc<ReportCell>>;
 
 /// A node's last report, for all services.
 ///
-/// A sequence lock, its numbers being atomics of their own: `version` is odd while a report is being written, so that a
-/// reader that sees the same even one before and after has read one report.
+/// A sequence lock whose values are atomics: `version` is odd while a report is being written, so a reader
+/// that sees the same even version before and after has read one report.
 #[derive(Debug, Default)]
 pub(crate) struct ReportCell {
     version: AtomicU64,
@@ -45,15 +44,16 @@ pub(crate) struct ReportCell {
     load: [AtomicU64; LOAD_NUMBERS],
     /// Of the last report of rates; 0: not known.
     fetch_bytes_per_s: AtomicU64,
-    /// Whether it was heard since the last reload, or was heard before and is in the config.
+    /// Whether a report was received since the last reload, or was received before and the node is in the
+    /// config.
     is_listed: AtomicBool,
-    /// How often its heartbeats stopped.
+    /// Number of times that its heartbeats stopped.
     silences: AtomicU64,
 }
 
 const LOAD_NUMBERS: usize = 8;
 
-/// A report as it was received.
+/// A report, as received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeardReport {
     pub at: Now,
@@ -63,15 +63,15 @@ pub struct HeardReport {
 }
 
 impl NodeReports {
-    /// The report of a node of a service, for as long as the service keeps it.
+    /// The cell of a node of a service, kept for as long as the service holds it.
     pub(crate) fn cell(&self, name: &Name) -> Arc<ReportCell> {
         let _users = self.lock_users();
-        // Nodes of services are bounded by the services.
+        // The number of such nodes is bounded by the services.
         self.find_or_add(name, usize::MAX).unwrap_or_default()
     }
 
-    /// Records a report; false if it is not the latest. Without a stamp it is from the node of
-    /// this process.
+    /// Records a report; false if it is not the latest. A report without a stamp is from the node of this
+    /// process.
     pub fn hear(&self, now: Now, name: &Name, stamp: Option<Stamp>, load: &NodeLoad) -> bool {
         match self.cells.load().get(name) {
             Some(cell) => cell.write(now, stamp, load),
@@ -88,30 +88,30 @@ impl NodeReports {
         }
     }
 
-    /// A node has answered for these objects.
+    /// Records objects that a node has served.
     pub fn hear_served(&self, served: &Arc<ServedObjects>) {
         self.served.rcu(|log| log.with(Arc::clone(served)));
     }
 
-    /// The objects that nodes have answered for lately.
+    /// Objects that nodes have served recently.
     pub(crate) fn served(&self) -> &Arc<ArcSwap<ServedLog>> {
         &self.served
     }
 
-    /// The heartbeats of a node stopped.
+    /// Records that the heartbeats of a node stopped.
     pub fn miss(&self, name: &Name) {
         if let Some(cell) = self.cells.load().get(name) {
             cell.silences.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// The nodes of a config from now on. Others are shown again when they are heard; they are
-    /// forgotten as soon as no service has them.
+    /// Sets the nodes of a config. Other nodes are listed again when they report; they are removed as soon as
+    /// no service uses them.
     pub fn reload(&self, configured: &[Name]) {
         let _users = self.lock_users();
         self.cells.rcu(|cells| {
             let mut cells = Cells::clone(cells);
-            // The clone holds it, too.
+            // The cloned table holds a reference as well.
             cells.retain(|name, cell| configured.contains(name) || Arc::strong_count(cell) > 2);
             for name in configured.iter().take(PEERS_MAX) {
                 cells.entry(name.clone()).or_default();
@@ -124,8 +124,7 @@ impl NodeReports {
         });
     }
 
-    /// The last reports of the listed nodes that were heard, with a number that is another one
-    /// after the next report.
+    /// The last reports received of the listed nodes, each with a number that changes with the next report.
     pub fn listed(&self) -> Vec<(Name, u64, HeardReport)> {
         let cells = self.cells.load();
         let listed = cells.iter().filter(|(_, cell)| cell.is_listed.load(Ordering::Relaxed));
@@ -138,7 +137,7 @@ impl NodeReports {
 }
 
 impl NodeReports {
-    /// The cell of a node; none if it has none and there are `cells_max`.
+    /// The cell of a node; `None` if it has none and there are `cells_max`.
     fn find_or_add(&self, name: &Name, cells_max: usize) -> Option<Arc<ReportCell>> {
         if let Some(cell) = self.cells.load().get(name) {
             return Some(Arc::clone(cell));
@@ -160,7 +159,7 @@ impl NodeReports {
 }
 
 impl ReportCell {
-    /// Records a report, unless it is older than the last one or comes while that is being written.
+    /// Records a report, unless it is older than the last one or arrives while another is being written.
     pub(crate) fn write(&self, now: Now, stamp: Option<Stamp>, load: &NodeLoad) -> bool {
         use Ordering::{Acquire, Relaxed, Release};
         let version = self.version.load(Relaxed);
@@ -177,7 +176,7 @@ impl ReportCell {
             self.version.store(version, Release);
             return false;
         }
-        // What follows is not seen before the odd version.
+        // The following stores are not visible before the odd version.
         fence(Release);
         let stamp = stamp.unwrap_or_default();
         self.incarnation.store(stamp.incarnation, Relaxed);
@@ -189,8 +188,8 @@ impl ReportCell {
         true
     }
 
-    /// The last report, with its version; `None` before the first. Of one that is being written all
-    /// the time it may be parts of two: numbers for a choice or a display.
+    /// The last report, with its version; `None` before the first. If reports are written all the time it may
+    /// mix two of them: it is used for selection and display only.
     pub(crate) fn read(&self) -> Option<(u64, HeardReport)> {
         let mut last = self.read_once();
         for _ in 1..REPORT_READS_MAX {
@@ -205,7 +204,7 @@ impl ReportCell {
         (version > 1).then_some((version, report))
     }
 
-    /// The version, the report, and whether all of it is of that version.
+    /// The version, the report, and whether the whole report is of that version.
     fn read_once(&self) -> (u64, HeardReport, bool) {
         use Ordering::{Acquire, Relaxed};
         let version = self.version.load(Acquire);
@@ -217,7 +216,7 @@ impl ReportCell {
         (version, HeardReport { at, load, rates }, is_whole)
     }
 
-    /// Another one after each report; odd while one is being written.
+    /// Changes with each report; odd while one is being written.
     pub(crate) fn version(&self) -> u64 {
         self.version.load(Ordering::Acquire)
     }
@@ -227,7 +226,7 @@ impl ReportCell {
         self.fetch_bytes_per_s.load(Ordering::Relaxed)
     }
 
-    /// How often the node's heartbeats stopped.
+    /// Number of times that the node's heartbeats stopped.
     pub(crate) fn silences(&self) -> u64 {
         self.silences.load(Ordering::Relaxed)
     }
@@ -289,7 +288,7 @@ mod tests {
         assert!(cell.write(Now(5), None, &load(1)));
         let is_written = HeardReport { at: Now(5), load: load(1), rates: MeasuredRates::default() };
         assert_eq!(cell.read(), Some((2, is_written)));
-        // A writer that was interrupted.
+        // A writer was interrupted.
         cell.version.store(3, Ordering::Relaxed);
         assert!(!cell.write(Now(6), None, &load(2)));
         assert_eq!(cell.read(), Some((3, is_written)), "after so many reads it is taken as it is");
@@ -371,7 +370,7 @@ mod tests {
                 }
             });
             let heard = (1..=20_000).all(|number| {
-                // It was heard before a service has it.
+                // A report is received before a service has the node.
                 reports.hear(Now(0), &name("a"), None, &load(0));
                 let cell = reports.cell(&name("a"));
                 reports.hear(Now(number), &name("a"), None, &load(number));

@@ -1,5 +1,5 @@
-//! One active check: its own request on its own connection, so that it also tests whether the member
-//! still accepts connections.
+//! One active check: a request on a new connection, which also tests whether the member still
+//! accepts connections.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -20,8 +20,9 @@ use crate::members::protocol::MemberProtocol;
 use crate::members::settings::GroupSettings;
 use crate::members::state::CheckOutcome;
 
-/// Checks the member at `address`, which `is_busy` with requests of this process. `None`: the check
-/// could not be made, for lack of local resources, or because it waits for its turn there.
+/// Checks the member at `address`; `is_busy` tells whether requests of this process are in progress
+/// there. `None`: the check could not be made, because local resources were lacking or all workers
+/// of the application were in use.
 pub(crate) async fn probe(
     worker: &Rc<Worker>,
     address: ServerAddress,
@@ -29,7 +30,7 @@ pub(crate) async fn probe(
     is_busy: impl Fn() -> bool,
 ) -> Option<CheckOutcome> {
     let timeout_ms = settings.membership.health.timeout_ms;
-    // Sharper than a connection's deadline: late checks add up to a late verdict.
+    // More precise than a connection's deadline: delays of checks would add up to a late verdict.
     let limit = Duration::from_millis(timeout_ms);
     let mut asking = Asking::new(worker, address, settings);
     let asked = tokio::time::timeout(limit, async {
@@ -40,7 +41,8 @@ pub(crate) async fn probe(
     });
     let asked = asked.await.unwrap_or(Ok(CheckOutcome::Bad(Failure::TimedOut)));
     match asked {
-        // All workers of an application are in use, as clients may keep them: it is not down.
+        // All workers of the application are in use, possibly by slow clients: the application is
+        // not down.
         Ok(CheckOutcome::Bad(Failure::TimedOut)) if asking.waits_for_worker() && is_busy() => None,
         Ok(verdict) => Some(verdict),
         Err(error) if !error.blames_node() => {
@@ -51,7 +53,7 @@ pub(crate) async fn probe(
     }
 }
 
-/// What a failed connection means for the health of a member.
+/// The effect of a failed connection on the health of a member.
 pub(crate) fn failure_of(error: &UpstreamError) -> Failure {
     match error {
         UpstreamError::Refused => Failure::Refused,
@@ -84,7 +86,7 @@ async fn ask(
         match read_more(&conn, &mut received).await {
             Ok(true) => {}
             Ok(false) => return Ok(at_end(&received, settings)),
-            // Some servers reset instead of closing: what came may do.
+            // Some servers reset instead of closing: the bytes received may be sufficient.
             Err(ConnError::Io(_)) if !received.is_empty() => {
                 return Ok(at_end(&received, settings));
             }
@@ -96,7 +98,7 @@ async fn ask(
     }
 }
 
-/// Appends a GET with these fields, the last request of its connection.
+/// Appends a GET with these fields, as the last request of its connection.
 pub(crate) fn write_get(out: &mut Vec<u8>, target: &str, host: &str, fields: &[(&str, &[u8])]) {
     out.extend_from_slice(format!("GET {target} HTTP/1.1\r\n").as_bytes());
     encode::write_field(out, "Host", host.as_bytes());
@@ -106,7 +108,7 @@ pub(crate) fn write_get(out: &mut Vec<u8>, target: &str, host: &str, fields: &[(
     out.extend_from_slice(b"Connection: close\r\n\r\n");
 }
 
-/// A Unix socket has no host.
+/// The host for a check; a Unix socket has none.
 pub(crate) fn host_of(address: ServerAddress) -> String {
     address.tcp().map_or_else(|| "localhost".to_owned(), |address| address.to_string())
 }
@@ -119,7 +121,7 @@ fn at_end(received: &[u8], settings: &GroupSettings) -> CheckOutcome {
     }))
 }
 
-/// The verdict on the bytes so far; `None`: more are needed.
+/// The verdict on the bytes received so far; `None`: more are needed.
 fn judge(received: &[u8], settings: &GroupSettings, is_all: bool) -> Option<CheckOutcome> {
     let malformed = Some(CheckOutcome::Bad(Failure::Malformed));
     let mut rest = received;
@@ -140,7 +142,7 @@ fn judge(received: &[u8], settings: &GroupSettings, is_all: bool) -> Option<Chec
             Ok(response) if response.status == 503 && announces_drain(body) => {
                 return Some(CheckOutcome::DrainAnnounced);
             }
-            // The body may still say it.
+            // The body may announce a drain.
             Ok(response) if response.status == 503 && !is_all && may_go_on(&response, body) => {
                 return None;
             }
@@ -160,7 +162,7 @@ fn may_go_on(response: &ResponseHead<'_, '_>, body: &[u8]) -> bool {
     body.len() < len_max
 }
 
-/// Whether a 503 means that the member drains: it contains the word, whatever its framing.
+/// Whether a 503 means that the member drains: its body contains the word, whatever its framing.
 fn announces_drain(body: &[u8]) -> bool {
     let body = &body[..body.len().min(CHECK_BODY_BYTES_MAX)];
     body.split(|byte| !byte.is_ascii_alphanumeric()).any(|word| word == b"draining")

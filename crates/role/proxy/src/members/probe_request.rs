@@ -1,11 +1,11 @@
-//! Requests to application servers that health checks and operators' tests send: no client is behind them.
+//! Requests to application servers for health checks and operators' tests, which have no client.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
 use skep_http::gateway::GatewayRequest;
 use skep_http::{BodyFraming, Host, Method, Version};
 
-/// The address that stands for the client there is none of.
+/// Placeholder for the client address.
 const NO_CLIENT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// The request for `target` at `host`, with these fields and without a body.

@@ -1,4 +1,4 @@
-//! What the members of a group speak, and what each protocol needs beside a request.
+//! The protocol of a group's members, and the settings that each protocol requires.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use skep_ajp::{AjpError, AjpSettings, JkActivation};
 use skep_fastcgi::{FcgiError, FcgiRequestError, FcgiSettings, ScriptRule};
 
-/// What the members of a group speak.
+/// The protocol of a group's members.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MemberProtocol {
     /// HTTP/1.1.
@@ -15,23 +15,24 @@ pub enum MemberProtocol {
     Ajp(Arc<AjpSpec>),
 }
 
-/// What FastCGI applications are told beside a request.
+/// Settings of FastCGI applications.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FcgiSpec {
-    /// DOCUMENT_ROOT as they see it, without a slash at its end.
+    /// DOCUMENT_ROOT in the application's view, without a slash at its end.
     pub root: Box<[u8]>,
     pub script: ScriptSpec,
-    /// Further parameters; they replace those of the same name.
+    /// Additional parameters; they replace those of the same name.
     pub params: Vec<(Vec<u8>, Vec<u8>)>,
     /// SERVER_SOFTWARE.
     pub software: Box<[u8]>,
-    /// Whether connections are kept: each takes a worker of php-fpm.
+    /// Whether connections are kept: each occupies a worker of php-fpm.
     pub keep_conn: bool,
-    /// Most of a body of unknown length that is collected, so that its length is known. Over it: 411.
+    /// Bytes of a body of unknown length that are collected to determine its length. A longer body is
+    /// refused with 411.
     pub collect_bytes_max: u64,
 }
 
-/// Which script runs; see [`ScriptRule`].
+/// How the script is determined; see [`ScriptRule`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ScriptSpec {
     Extension { extension: Box<[u8]>, index: Box<[u8]> },
@@ -40,7 +41,7 @@ pub enum ScriptSpec {
     Below { mount: Box<[u8]> },
 }
 
-/// What servlet engines are told beside a request.
+/// Settings of servlet engines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AjpSpec {
     pub packet_bytes_max: usize,
@@ -48,20 +49,20 @@ pub struct AjpSpec {
     pub ping: PingSettings,
 }
 
-/// When a connection is asked before it gets a request.
+/// When a connection is checked before it gets a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PingSettings {
-    /// Time for which it was idle, at least.
+    /// Idle time from which it is checked.
     pub idle_ms: u64,
-    /// Time for the answer.
+    /// Time limit for the answer.
     pub timeout_ms: u64,
 }
 
-/// What must not get into a log.
+/// A value that must not be logged.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Box<[u8]>);
 
-/// Why what an application server said is no reply.
+/// Why the response of an application server is not a valid reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum GatewayFault {
     #[error("AJP: {0}")]
@@ -82,7 +83,7 @@ impl MemberProtocol {
 }
 
 impl FcgiSpec {
-    /// Runs `job` on the codec's form of it.
+    /// Runs `job` with the settings in the form of the codec.
     pub(crate) fn with_settings<R>(&self, job: impl FnOnce(&FcgiSettings<'_>) -> R) -> R {
         let params: Vec<_> =
             self.params.iter().map(|(name, value)| (&name[..], &value[..])).collect();
@@ -96,12 +97,12 @@ impl FcgiSpec {
         })
     }
 
-    /// `error` of a request for `path`, in words.
+    /// Describes the `error` of a request for `path`.
     pub(crate) fn explain(&self, error: FcgiRequestError, path: &[u8]) -> String {
         let text = String::from_utf8_lossy;
         let expected = match &self.script {
             _ if error != FcgiRequestError::NoScript => return error.to_string(),
-            // Every path leads to one.
+            // Every path leads to a script.
             ScriptSpec::Always(_) | ScriptSpec::FrontController { .. } => return error.to_string(),
             ScriptSpec::Below { mount } => format!("a path below {}", text(mount)),
             ScriptSpec::Extension { extension, index } => {
@@ -130,7 +131,7 @@ impl ScriptSpec {
 }
 
 impl AjpSpec {
-    /// `is_draining`: the server gets the requests of its sessions only, and is told so.
+    /// `is_draining`: the server gets only requests of its sessions, and is informed of that.
     pub(crate) fn settings(&self, is_draining: bool) -> AjpSettings<'_> {
         AjpSettings {
             activation: is_draining.then_some(JkActivation::Disabled),

@@ -1,8 +1,7 @@
-//! What a group publishes for the workers: immutable, swapped as a whole.
+//! The state that a group publishes for the workers: immutable, replaced as a whole.
 //!
-//! Changes when the set of members, a weight, an address for clients or a setting does. Health and
-//! drains are not part of it: they are a number in each [`SharedMember`], which workers read at
-//! every pick.
+//! It changes with the set of members, a weight, an address for clients or a setting. Health and drains are
+//! not part of it: they are a number in each [`SharedMember`], which workers read at every selection.
 
 use std::sync::Arc;
 
@@ -13,16 +12,16 @@ use crate::members::comparison::Comparison;
 use crate::members::member::SharedMember;
 use crate::members::settings::GroupSettings;
 
-/// One state of a group, as workers see it.
+/// One state of a group, as read by workers.
 #[derive(Debug)]
 pub(crate) struct Published {
     /// Changes if and only if the set of members, their order or a weight does.
     pub(crate) members_version: u64,
     pub(crate) settings: Arc<GroupSettings>,
     pub(crate) members: Vec<Entry>,
-    /// The A/B test that goes on.
+    /// The current A/B test.
     pub(crate) comparison: Option<Arc<Comparison>>,
-    /// Objects that members have answered for, if their responses are not seen here.
+    /// Objects that members have served, if this process sees no responses.
     pub(crate) served: Option<Arc<ArcSwap<ServedLog>>>,
 }
 
@@ -31,19 +30,21 @@ pub(crate) struct Published {
 pub(crate) struct Entry {
     pub(crate) member: Arc<SharedMember>,
     pub(crate) weight: u32,
-    /// The clients' address of it.
+    /// Its address for clients.
     pub(crate) authority: Box<str>,
-    /// `X-Skep-Node: NAME\r\n`, or nothing if that is disabled.
+    /// `X-Skep-Node: NAME\r
+    /// `, or empty if that is disabled.
     pub(crate) name_line: Box<[u8]>,
-    /// By what name requests of its sessions know it.
+    /// The name that identifies it in requests of its sessions.
     pub(crate) session_name: Box<str>,
-    /// `Set-Cookie: …\r\n` for a client whose session begins there, or nothing: of one that has asked by http,
-    /// and by https.
+    /// `Set-Cookie: …\r
+    /// ` for a client whose session begins there, or empty: for clients that use http, and for those that use
+    /// https.
     pub(crate) session_lines: [Box<[u8]>; 2],
 }
 
 impl Entry {
-    /// `authority` is the clients' address of the member; it was checked.
+    /// `authority` is the member's address for clients, already validated.
     pub(crate) fn new(
         member: Arc<SharedMember>,
         weight: u32,

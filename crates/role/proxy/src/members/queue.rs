@@ -1,8 +1,9 @@
-//! The queue of a group: requests that wait until a member has room, in the order in which they came.
+//! The queue of a group: requests that wait until a member has room, in order of arrival.
 //!
-//! Only the first looks for a member, whenever room may have come up; behind it the next one does. So
-//! nobody who came later is served earlier, and each place of a member wakes one request. A lock
-//! guards the order; only requests that wait, and places that become free meanwhile, take it.
+//! Only the first one looks for a member, whenever there may be room; if it finds one, the next one
+//! looks. Nobody is served before an earlier request, and each slot that becomes free wakes one
+//! request. A lock protects the order; only waiting requests, and slots that become free while
+//! requests wait, take it.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst, fence};
@@ -15,7 +16,7 @@ pub(crate) struct Queue {
     /// Length of `line`.
     waiting: AtomicUsize,
     refused: AtomicU64,
-    /// Those of `refused` that were taken notice of.
+    /// The part of `refused` that has been read.
     refused_seen: AtomicU64,
     line: Mutex<Line>,
 }
@@ -28,56 +29,56 @@ struct Line {
 
 #[derive(Debug)]
 struct Waiter {
-    /// Room may have come up since it looked.
+    /// There may be more room since it last looked.
     shall_look: bool,
-    /// What room there was when it looked did not suit it: others may overtake it.
+    /// The room at its last look did not suit it: others may overtake it.
     has_passed: bool,
     /// Not every member suits it.
     is_bound: bool,
     waker: Option<Waker>,
 }
 
-/// A place in the queue, until it is dropped.
+/// A position in the queue, held until it is dropped.
 pub(crate) struct QueuePlace<'q> {
     queue: &'q Queue,
     ticket: u64,
 }
 
 impl Queue {
-    /// Requests that wait.
+    /// Number of waiting requests.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.load(SeqCst)
     }
 
-    /// Requests that did not get a member.
+    /// Number of requests that did not get a member.
     pub(crate) fn refused(&self) -> u64 {
         self.refused.load(SeqCst)
     }
 
-    /// Requests that got no member since the last call. Of one caller.
+    /// Requests that got no member since the last call. For one caller only.
     pub(crate) fn take_refused(&self) -> u64 {
         let refused = self.refused();
         refused - self.refused_seen.swap(refused, SeqCst)
     }
 
-    /// A request got no member.
+    /// Records that a request got no member.
     pub(crate) fn refuse(&self) {
         self.refused.fetch_add(1, SeqCst);
     }
 
-    /// Whether a request that comes now may look for a member at once: nobody waits, or only those
-    /// whom what room there is does not suit.
+    /// Whether a new request may look for a member at once: no request waits, or only requests that
+    /// the available room does not suit.
     pub(crate) fn may_overtake(&self) -> bool {
         self.waiting() == 0 || self.lock().have_all_passed()
     }
 
-    /// Whether only requests wait that not every member suits.
+    /// Whether all waiting requests can use some members only.
     pub(crate) fn are_all_bound(&self) -> bool {
         self.lock().waiters.values().all(|waiter| waiter.is_bound)
     }
 
-    /// The last place, unless `places_max` are taken, for a request that some members only may suit:
-    /// `is_bound`.
+    /// Takes the last position, unless `places_max` are taken. `is_bound`: only some members suit the
+    /// request.
     pub(crate) fn enter(&self, places_max: usize, is_bound: bool) -> Option<QueuePlace<'_>> {
         let mut line = self.lock();
         if line.waiters.len() >= places_max {
@@ -89,13 +90,14 @@ impl Queue {
         line.waiters
             .insert(ticket, Waiter { shall_look, has_passed: false, is_bound, waker: None });
         self.waiting.store(line.waiters.len(), SeqCst);
-        // Who frees a place later sees that somebody waits; one that was freed earlier is seen by
+        // A thread that frees a slot later sees that a request waits; a slot freed earlier is seen by
         // the look that follows.
         fence(SeqCst);
         Some(QueuePlace { queue: self, ticket })
     }
 
-    /// A member may have room, or members or their states changed: the first looks.
+    /// Wakes the first request, since a member may have room, or members or their states have
+    /// changed.
     pub(crate) fn look(&self) {
         fence(SeqCst);
         if self.waiting() > 0 {
@@ -113,7 +115,7 @@ impl Line {
         self.waiters.values().all(|waiter| waiter.has_passed)
     }
 
-    /// The first of those with this ticket or a later one looks.
+    /// Wakes the first request with this ticket or a later one.
     fn wake_from(&mut self, ticket: u64) {
         if let Some((_, waiter)) = self.waiters.range_mut(ticket..).next() {
             (waiter.shall_look, waiter.has_passed) = (true, false);
@@ -125,7 +127,7 @@ impl Line {
 }
 
 impl QueuePlace<'_> {
-    /// Ready when its request shall look for a member.
+    /// Ready when its request should look for a member.
     pub(crate) fn poll_turn(&self, cx: &Context<'_>) -> Poll<()> {
         let mut line = self.queue.lock();
         let Some(waiter) = line.waiters.get_mut(&self.ticket) else { return Poll::Ready(()) };
@@ -136,11 +138,11 @@ impl QueuePlace<'_> {
         Poll::Pending
     }
 
-    /// What room there is suits others, but not its request: the next one looks.
+    /// Lets the next request look, since the available room does not suit this one.
     pub(crate) fn pass_on(&self) {
         let mut line = self.queue.lock();
         if let Some(waiter) = line.waiters.get_mut(&self.ticket) {
-            // Unless more room came up meanwhile.
+            // Unless there was more room meanwhile.
             waiter.has_passed = !waiter.shall_look;
         }
         line.wake_from(self.ticket + 1);
@@ -177,7 +179,7 @@ mod tests {
         assert!(looks(&first) && !looks(&second));
         drop(first);
         assert!(looks(&second) && !looks(&third), "room may be left");
-        // One that leaves from the middle gives its turn to nobody before it.
+        // A request that leaves from the middle wakes only those behind it.
         let fourth = queue.enter(3, false).unwrap();
         drop(third);
         assert!(!looks(&second) && looks(&fourth), "a look too many does no harm");

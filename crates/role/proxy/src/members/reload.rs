@@ -1,7 +1,7 @@
 //! Applies a new config: a three-way merge of the new file, the last file and the current state.
 //!
-//! The new file is compared with the last one, and only the differences are applied, so that a
-//! drain, a weight or a member of the admin API survives reloads that change something else.
+//! The new file is compared with the last one, and only the differences are applied: a drain, a
+//! weight or a member of the admin API survives reloads that change something else.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::members::state::GroupState;
 use crate::members::status::MemberSource;
 
 impl GroupState {
-    /// Applies what a config says of the group.
+    /// Applies the config of the group.
     pub(crate) fn adopt(&mut self, spec: GroupSpec, now: Now) {
         self.adopt_settings(spec.settings, now);
         let filed = spec.members;
@@ -42,7 +42,7 @@ impl GroupState {
             self.arms_filed.clone_from(&arms);
             self.adopt_arms(arms, now);
         }
-        // Where clients' packets are steered, nobody chooses by arms.
+        // If clients' packets are steered, nothing selects by arms.
         if self.settings.no_comparison.is_some() {
             self.comparison = None;
         }
@@ -53,14 +53,14 @@ impl GroupState {
             self.comparison = None;
             return;
         }
-        // The config was checked.
+        // The config has been validated.
         match Arms::new(&self.name, arms) {
             Ok(arms) => self.begin_comparison(arms, now),
             Err(error) => tracing::error!("{} {}: {error}", self.words.group, self.name),
         }
     }
 
-    /// A worker may have `connections` at a member, at least.
+    /// Allows a worker at least `connections` to a member.
     pub(crate) fn make_room_for(&mut self, connections: usize) {
         if self.settings.connections.connections_max < connections {
             let mut settings = GroupSettings::clone(&self.settings);
@@ -70,8 +70,8 @@ impl GroupState {
         }
     }
 
-    /// Removes the members that the file no longer has, and at once those that conflict with its
-    /// members: of the same name or address, but not the same member.
+    /// Removes the members that the file no longer contains, and at once those that conflict with
+    /// its members: they have the same name or address, but are not the same member.
     fn make_room(&mut self, filed: &[MemberSpec], now: Now) {
         let mut leaving: Vec<(NodeId, Now)> = Vec::new();
         for member in self.membership.members() {

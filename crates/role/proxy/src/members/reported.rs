@@ -1,8 +1,8 @@
-//! A node's last load report as a service sees it: the part that is beyond this dispatcher's own
-//! count, for the workers' picks.
+//! A node's last load report from the view of a service: the load beyond this dispatcher's own
+//! count, for the workers' selections.
 //!
-//! The first pick after a report takes it from [`ReportCell`]. A pick at the same time as that sees
-//! half of each report, and its choice is slightly worse.
+//! The first selection after a report reads it from [`ReportCell`]. A selection at the same time
+//! may see half of each report, and is slightly worse.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
@@ -16,19 +16,19 @@ use crate::members::node_reports::ReportCell;
 #[derive(Debug, Default)]
 pub(crate) struct Reported {
     cell: OnceLock<Arc<ReportCell>>,
-    /// Version of the report that the rest is of.
+    /// Version of the report from which the other values were taken.
     version: AtomicU64,
-    /// When the report was received, plus one; 0 is never.
+    /// Time at which the report was received, plus one; 0: never.
     heard: AtomicU64,
     /// The reported load beyond this dispatcher's own count.
     requests: AtomicU64,
     bytes: AtomicU64,
-    /// Requests sent there since, whose end this dispatcher does not see.
+    /// Requests sent there since then whose end this dispatcher does not see.
     sent_on: AtomicU64,
 }
 
 impl Reported {
-    /// Takes the reports from `cell` from now on. Only the first call counts.
+    /// Reads the reports in `cell` from now on. Only the first call has an effect.
     pub(crate) fn follow(&self, cell: Arc<ReportCell>) {
         let _ = self.cell.set(cell);
     }
@@ -43,13 +43,13 @@ impl Reported {
         Some(self.cell.get()?.read()?.1.load)
     }
 
-    /// How often its heartbeats stopped.
+    /// Number of times that its heartbeats stopped.
     pub(crate) fn silences(&self) -> u64 {
         self.cell.get().map_or(0, |cell| cell.silences())
     }
 
-    /// Takes the last report, if it is new; `take_own_most` is the most that this dispatcher had
-    /// there since it was last called.
+    /// Takes over the last report if it is new; `take_own_most` returns the maximum load that this
+    /// dispatcher had there since the last call.
     pub(crate) fn catch_up(&self, take_own_most: impl FnOnce() -> Work) {
         let Some(cell) = self.cell.get() else { return };
         let (version, seen) = (cell.version(), self.version.load(Relaxed));
@@ -65,12 +65,12 @@ impl Reported {
         self.heard.store(report.at.0.saturating_add(1), Relaxed);
     }
 
-    /// A client was redirected there, whose requests this dispatcher does not see.
+    /// Counts a redirect of a client to the node, whose requests this dispatcher does not see.
     pub(crate) fn sent_on(&self) {
         self.sent_on.fetch_add(1, Relaxed);
     }
 
-    /// The load that it counts for now: none, if it is stale.
+    /// The load to add now: none if the report is stale.
     pub(crate) fn at(&self, now: Now, interval_ms: u64) -> Work {
         let heard = self.heard.load(Relaxed);
         if heard == 0 || is_stale(now.since_ms(Now(heard - 1)), interval_ms) {

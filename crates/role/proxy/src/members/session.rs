@@ -1,9 +1,9 @@
-//! Sessions: requests of one client that must meet the same member, as its memory has what they are
-//! about.
+//! Sessions: requests of one client that must be sent to the same member, because its memory contains their
+//! state.
 //!
-//! What a session needs to be found is in its requests, so that any process of a cluster finds its
-//! member without a table and without the others. A member that drains keeps its sessions; one that
-//! is gone loses them to another.
+//! The member of a session is identified by the requests themselves, so that any process of a cluster finds
+//! it without a table and without the other processes. A member that drains keeps its sessions; the sessions
+//! of a removed member move to another.
 
 use std::fmt;
 
@@ -14,19 +14,19 @@ use smallvec::SmallVec;
 
 use crate::limits::SESSION_NAMES_MAX;
 
-/// How a request tells the member of its session.
+/// How a request identifies the member of its session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sticky {
-    /// By a name that the application puts behind the id of a session, as servlet engines and mod_jk
-    /// do (`jvmRoute`): `JSESSIONID=ID.NAME`, or `;jsessionid=ID.NAME` in the path. The name is the
-    /// member's.
+    /// By a name that the application appends to the id of a session, as servlet engines and mod_jk do
+    /// (`jvmRoute`): `JSESSIONID=ID.NAME`, or `;jsessionid=ID.NAME` in the path. The name is that of the
+    /// member.
     Route {
         cookie: String,
-        /// Name of the parameter in paths; empty: there is none.
+        /// Name of the path parameter; empty: there is none.
         parameter: String,
         separator: u8,
     },
-    /// By a cookie that is inserted here, and taken out of what members get.
+    /// By a cookie that is inserted here, and removed from requests to members.
     Cookie(InsertedCookie),
     /// By the hash of a cookie's value.
     CookieHash(String),
@@ -38,29 +38,29 @@ pub enum Sticky {
 #[derive(Clone)]
 pub struct InsertedCookie {
     pub name: String,
-    /// What follows its value in `Set-Cookie`, such as `; Path=/; HttpOnly`.
+    /// The attributes after its value in `Set-Cookie`, such as `; Path=/; HttpOnly`.
     pub attributes: String,
-    /// Whether clients send it by https only; `None`: those do that have asked so.
+    /// Whether clients send it by https only; `None`: if the request used https.
     pub secure: Option<bool>,
-    /// The pool that it is of.
+    /// The pool to which it belongs.
     pub group: String,
-    /// Without the cluster's key, clients can compute the names of members.
+    /// Without the cluster's key, clients can compute the session names of members.
     pub key: Option<Key>,
 }
 
-/// What a request says about its session.
+/// The session information of a request.
 #[derive(Debug, Default)]
 pub(crate) struct Session<'a> {
-    /// Members' session names; the first that some member has is its own.
+    /// Session names of members; the first that exists identifies the session's member.
     names: SmallVec<[&'a [u8]; 2]>,
-    /// Decides between members that are up if that one is not; `None`: the policy does.
+    /// Selects another member if that one is not up; `None`: the policy does.
     pub(crate) hash: Option<u64>,
-    /// Whether the reply sets a cookie if the request's did not name the member.
+    /// Whether the reply sets a cookie if the request did not name the member.
     is_inserted: bool,
 }
 
 impl Sticky {
-    /// By what name requests know the member called `name`.
+    /// The name that identifies the member called `name` in requests.
     pub(crate) fn session_name(&self, name: &str) -> String {
         match self {
             Sticky::Cookie(cookie) => cookie.value(name),
@@ -68,22 +68,22 @@ impl Sticky {
         }
     }
 
-    /// `Set-Cookie` for sessions of the member with that session name, or nothing; of a client that has asked by
-    /// https or not.
+    /// `Set-Cookie` for sessions of the member with that session name, or empty; `is_secure`: the client used
+    /// https.
     pub(crate) fn cookie_line(&self, session_name: &str, is_secure: bool) -> String {
         let Sticky::Cookie(InsertedCookie { name, attributes, secure, .. }) = self else {
             return String::new();
         };
         let secure = if secure.unwrap_or(is_secure) { "; Secure" } else { "" };
-        // Other caches must not hand one client's session to others (RFC 9111 7.3).
+        // Other caches must not send one client's session to others (RFC 9111 7.3).
         format!(
             "Set-Cookie: {name}={session_name}{attributes}{secure}\r\nCache-Control: private\r\n"
         )
     }
 
-    /// What tells the session of `request` from others, if there is anything: the value that is hashed, or the
-    /// id before a member's name, which stays when another member continues the session. An inserted
-    /// cookie is the same for all sessions of a member.
+    /// The part of `request` that distinguishes its session, if any: the value that is hashed, or the id
+    /// before a member's name, which stays the same when another member continues the session. An inserted
+    /// cookie is equal for all sessions of a member.
     pub fn session_id<'a>(&'a self, request: &'a RequestHead<'a, 'a>) -> Option<&'a [u8]> {
         let fields = &request.fields;
         let id = match self {
@@ -98,7 +98,7 @@ impl Sticky {
         id.filter(|id| !id.is_empty())
     }
 
-    /// Name of the cookie that members do not get.
+    /// Name of the cookie that is not sent to members.
     pub fn inserted(&self) -> Option<&str> {
         match self {
             Sticky::Cookie(cookie) => Some(&cookie.name),
@@ -108,8 +108,8 @@ impl Sticky {
 }
 
 impl InsertedCookie {
-    /// The value for the member called `member`: it tells nothing about it, and clients that do not
-    /// have the key cannot choose a member.
+    /// The value for the member called `member`: it reveals nothing about the member, and clients without the
+    /// key cannot choose a member.
     fn value(&self, member: &str) -> String {
         let id = match &self.key {
             Some(key) => key.session_id(&self.group, member),
@@ -120,7 +120,7 @@ impl InsertedCookie {
 }
 
 impl PartialEq for InsertedCookie {
-    /// The key is read once, at the start.
+    /// The key is not compared: it is read once, at the start.
     fn eq(&self, other: &Self) -> bool {
         (&self.name, &self.attributes, self.secure, &self.group)
             == (&other.name, &other.attributes, other.secure, &other.group)
@@ -136,7 +136,7 @@ impl fmt::Debug for InsertedCookie {
 }
 
 impl<'a> Session<'a> {
-    /// The session of `request`; that of one without any is empty.
+    /// The session of `request`; empty if it has none.
     pub(crate) fn of(request: &'a RequestHead<'a, 'a>, sticky: Option<&'a Sticky>) -> Self {
         let fields = &request.fields;
         match sticky {
@@ -144,7 +144,7 @@ impl<'a> Session<'a> {
             Some(Sticky::Route { cookie, parameter, separator }) => {
                 let mut session = Self::default();
                 for id in ids_of_route(request, cookie, parameter).take(SESSION_NAMES_MAX) {
-                    // Behind the first separator, as mod_jk reads it.
+                    // After the first separator, as in mod_jk.
                     if let Some(at) = id.iter().position(|byte| byte == separator) {
                         session.hash.get_or_insert(stable_hash(&id[..at], 0));
                         session.names.push(&id[at + 1..]);
@@ -166,29 +166,29 @@ impl<'a> Session<'a> {
         Self { hash: value.map(|value| stable_hash(value, 0)), ..Self::default() }
     }
 
-    /// Whether it names a member, which may be there or not.
+    /// Whether it names a member, which may or may not exist.
     pub(crate) fn names_any(&self) -> bool {
         !self.names.is_empty()
     }
 
-    /// Whether not every member with room suits it.
+    /// Whether some members with room may not suit it.
     pub(crate) fn is_bound(&self) -> bool {
         self.names_any() || self.hash.is_some()
     }
 
-    /// Which of the members with these session names is its own.
+    /// The index of its member among the members with these session names.
     pub(crate) fn find<'m>(&self, members: impl Iterator<Item = &'m str> + Clone) -> Option<usize> {
         let member = |name: &&[u8]| members.clone().position(|it| it.as_bytes() == *name);
         self.names.iter().find_map(member)
     }
 
-    /// Whether the reply of the member with that session name sets its cookie.
+    /// Whether the reply of the member with that session name sets the cookie.
     pub(crate) fn is_new_at(&self, session_name: &str) -> bool {
         self.is_inserted && self.names.first().is_none_or(|name| *name != session_name.as_bytes())
     }
 }
 
-/// The ids of sessions with which members' names stand.
+/// The session ids that end in a member's name.
 fn ids_of_route<'a>(
     request: &'a RequestHead<'a, 'a>,
     cookie: &'a str,
@@ -196,13 +196,13 @@ fn ids_of_route<'a>(
 ) -> impl Iterator<Item = &'a [u8]> {
     let in_path =
         (!parameter.is_empty()).then(|| cookie::path_parameter(request.path, parameter)).flatten();
-    // A link that a client follows may carry a session that its cookie does not have.
+    // A link that a client follows may contain another session than its cookie.
     in_path.into_iter().chain(cookie::values(&request.fields, cookie))
 }
 
-/// The member for a session that has none: the one with the highest random weight (Thaler and
-/// Ravishankar, 1998), so that all processes choose the same, and few sessions move when members come
-/// and go. `members` are hashes of names; weights are not looked at.
+/// The member for a session without one: that with the highest random weight (Thaler and Ravishankar, 1998),
+/// so that all processes select the same one, and few sessions move when members are added or removed.
+/// `members` are hashes of names; configured weights are ignored.
 pub(crate) fn highest_random_weight(
     hash: u64,
     members: impl Iterator<Item = (usize, u64)>,
@@ -235,7 +235,7 @@ mod tests {
         })
     }
 
-    /// What `ask` makes of the session of a request for `path` with these lines.
+    /// Applies `ask` to the session of a request for `path` with these lines.
     fn session<T>(
         sticky: &Sticky,
         path: &str,

@@ -1,4 +1,4 @@
-//! An operator's settings of a group, in the form that the request path reads.
+//! An operator's settings of a group, in the form read on the request path.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::limits::RETRY_FLOOR_PER_S;
 use crate::members::protocol::MemberProtocol;
 use crate::members::session::Sticky;
 
-/// The words by which an operator knows a group and its members.
+/// The terms used to an operator for a group and its members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupWords {
     /// Such as `service`.
@@ -21,127 +21,128 @@ pub struct GroupWords {
     pub member: &'static str,
 }
 
-/// What a config says of a group.
+/// The config of a group.
 #[derive(Clone, Debug)]
 pub struct GroupSpec {
     pub settings: GroupSettings,
     pub members: Vec<MemberSpec>,
 }
 
-/// What a config, or a command, says of a member.
+/// The specification of a member, by a config or a command.
 #[derive(Clone, Debug)]
 pub struct MemberSpec {
     pub name: String,
-    /// Where it is connected to.
+    /// The address to connect to.
     pub address: ServerAddress,
-    /// Its share under weighted policies.
+    /// Its weight under weighted policies.
     pub weight: u32,
-    /// The clients' address of it.
+    /// Its address for clients.
     pub authority: String,
-    /// Requests and tunnels that there are at a time, at most; `u32::MAX` is no bound.
+    /// Bound on concurrent requests and tunnels; `u32::MAX`: none.
     pub requests_max: u32,
-    /// Of these, those that this process may have; `None`: as [`Group::set_slots`](crate::Group::set_slots)
-    /// says, 0 until then.
+    /// The part of that bound that this process may use; `None`: set by
+    /// [`Group::set_slots`](crate::Group::set_slots), 0 until then.
     pub slots: Option<u32>,
 }
 
-/// A group's settings; replaced whole on a reload.
+/// A group's settings; replaced as a whole on a reload.
 #[derive(Clone, Debug)]
 pub struct GroupSettings {
     pub protocol: MemberProtocol,
     /// Name of the policy in force.
     pub policy: String,
-    /// The policies that there can be, and why no other.
+    /// The policies that are allowed, and the reason why no others are.
     pub policies: (&'static [&'static str], &'static str),
-    /// The arms of an A/B test of policies; empty: there is none.
+    /// The arms of an A/B test of policies; empty: no test.
     pub arms: Vec<ArmSpec>,
-    /// Whether members decide about clients' arms themselves, by the hash of their addresses, and count.
+    /// Whether members determine clients' arms themselves, by the hash of their addresses, and count.
     pub arms_by_hash: bool,
-    /// Why there can be no A/B test, if so.
+    /// The reason why no A/B test is possible, if so.
     pub no_comparison: Option<&'static str>,
-    /// Bytes of memory that each member has for what one worker sends there; 0: not known.
+    /// Bytes of memory that each member has for the requests of one worker; 0: unknown.
     pub memory_bytes: u64,
-    /// Whether members fetch from each other's memory what they do not have.
+    /// Whether members fetch from each other's memory what they lack.
     pub have_cluster_cache: bool,
-    /// Where policies learn the sizes of objects.
+    /// The source of object sizes for policies.
     pub sizes: SizeSource,
-    /// Where a member's current load is read.
+    /// The source of a member's current load.
     pub loads: LoadMeasure,
-    /// Whether a client that closes its side while it waits has left, so that its request is given up.
+    /// Whether a client that closes its side while it waits counts as gone, so that its request is
+    /// cancelled.
     pub gives_up: bool,
-    /// How bodies wait for slow clients, so that these hold no place at a member; `None`: they do not.
+    /// How bodies wait for slow clients without occupying slots of members; `None`: they are not buffered.
     pub buffering: Option<Buffering>,
-    /// Whether replies name the member that they come from, as `X-Skep-Node`.
+    /// Whether replies name their member, in `X-Skep-Node`.
     pub names_member: bool,
-    /// Other members that an idempotent request is tried on after its first failed.
+    /// Number of other members to which an idempotent request is sent after a failure.
     pub retries_max: u32,
     pub retry_budget: RetryBudgetSettings,
-    /// Time from the end of a request to the head of its response.
+    /// Time limit from the end of a request to the head of its response.
     pub response_timeout_ms: u64,
-    /// Time without a byte in either direction, of a member that has to send or to take some.
+    /// Time limit without a byte in either direction, while the member has to send or receive.
     pub stall_timeout_ms: u64,
-    /// The same of an upgraded connection, on both sides; 0 is no limit.
+    /// The same for an upgraded connection, on both sides; 0: no limit.
     pub tunnel_idle_ms: u64,
     pub connections: PoolLimits,
     pub queue: QueueSettings,
-    /// How requests of a session find their member again; `None`: the policy chooses for each.
+    /// How requests of a session find their member; `None`: the policy selects for each request.
     pub sticky: Option<Sticky>,
     pub membership: MembershipSettings,
     pub check: CheckSettings,
-    /// Time from one report of a member's load to the next.
+    /// Interval of a member's load reports, in milliseconds.
     pub report_interval_ms: u64,
     /// `Retry-After: N\r\n`.
     pub retry_after_line: Box<[u8]>,
 }
 
-/// How bodies wait for slow clients.
+/// How bodies are buffered for slow clients.
 #[derive(Clone, Debug)]
 pub struct Buffering {
-    /// Where they do.
+    /// The buffers.
     pub buffers: Arc<BodyBuffers>,
-    /// Memory of one body before it goes on in the spool.
+    /// Memory of one body, in bytes, above which it is written to the spool.
     pub memory_bytes_max: u64,
-    /// Whether requests take a place when their bodies are there.
+    /// Whether requests take a slot only after their bodies were received.
     pub requests: bool,
-    /// Whether responses are read faster than their clients take them.
+    /// Whether responses are read faster than their clients receive them.
     pub responses: bool,
 }
 
-/// Where a member's current load is read.
+/// The source of a member's current load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoadMeasure {
     /// This process sends it all of its requests, or its share of them, and counts them.
     Counted,
-    /// Its own reports: its packets pass by this process.
+    /// Its own reports: its packets do not pass through this process.
     Reported,
 }
 
-/// Where policies learn the sizes of objects.
+/// The source of object sizes for policies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SizeSource {
-    /// From responses, which pass by here.
+    /// Responses, which pass through this process.
     Responses,
-    /// Members tell of what they have answered for, by whatever host they were asked for it.
+    /// Members report what they have served, regardless of the host of the request.
     Told,
 }
 
 /// Requests that wait for a member with room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueSettings {
-    /// Requests that wait at a time, at most; 0: none waits.
+    /// Requests that wait at the same time, at most; 0: none waits.
     pub requests_max: usize,
-    /// Time that one waits, at most.
+    /// Time that one waits, at most, in milliseconds.
     pub timeout_ms: u64,
 }
 
 /// How members are checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CheckSettings {
-    /// The path that is asked for; `None`: a connection is enough.
+    /// The path to request; `None`: a connection is sufficient.
     pub path: Option<String>,
     /// Field Host; `None`: the member's address.
     pub host: Option<String>,
-    /// The status of a good check.
+    /// The status of a successful check.
     pub status: u16,
 }
 
@@ -149,7 +150,7 @@ pub struct CheckSettings {
 pub fn retry_budget(percent: u32) -> RetryBudgetSettings {
     RetryBudgetSettings {
         ratio_permille: percent * 10,
-        // No budget means no retries, not ten a second.
+        // No budget means no retries, not ten per second.
         floor_per_s: if percent == 0 { 0 } else { RETRY_FLOOR_PER_S },
     }
 }

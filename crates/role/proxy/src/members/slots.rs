@@ -1,32 +1,32 @@
-//! How many requests this process may have at each member, where several processes count together.
+//! The number of requests that this process may have at each member, if several processes count together.
 
 use std::sync::Arc;
 
 use crate::members::group::Group;
 use crate::members::member::Load;
 
-/// What this process has, and could use, at a member.
+/// The use that this process makes, and could make, of a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberSlots {
     pub name: String,
-    /// Requests and tunnels that all processes have there at a time, at most.
+    /// Bound on concurrent requests and tunnels of all processes.
     pub requests_max: u32,
-    /// Of these, how many this process may have now.
+    /// The part of that bound that this process may use now.
     pub slots: u32,
-    /// Requests that wait, and would take this member.
+    /// Waiting requests that could use this member.
     pub waiting: u32,
-    /// Requests that other processes have there, as policies are told.
+    /// Requests of other processes there, as reported to policies.
     pub elsewhere: u32,
     pub load: MemberLoad,
 }
 
-/// Requests and tunnels of this process at a member, even after it has been removed. Equal is what counts the
-/// same ones: a member of another name at the same address, which a reload put in the place of one, has its.
+/// Requests and tunnels of this process at a member, even after its removal. Two values are equal if they
+/// count the same requests: a member that a reload puts at the address of another one takes over its load.
 #[derive(Clone, Debug)]
 pub struct MemberLoad(Arc<Load>);
 
 impl MemberLoad {
-    /// How many there are now.
+    /// The current number.
     pub fn in_use(&self) -> u32 {
         u32::try_from(self.0.in_use()).unwrap_or(u32::MAX)
     }
@@ -41,8 +41,8 @@ impl PartialEq for MemberLoad {
 impl Eq for MemberLoad {}
 
 impl Group {
-    /// What this process has and could use of each member, the oldest first. Requests that wait, or were
-    /// refused since the last call, take any member, so each has its part of them.
+    /// The use of each member by this process, oldest first. Requests that wait, or were refused since the
+    /// last call, could use any member, so each gets its part of them.
     pub fn slots(&self) -> Vec<MemberSlots> {
         let refused = self.queue.take_refused();
         let waiting = self.queue.waiting() as u64 + refused;
@@ -67,8 +67,8 @@ impl Group {
         })
     }
 
-    /// This process may have `slots` requests at the member called `name` from now on. Those that it has
-    /// go on.
+    /// Allows this process `slots` requests at the member called `name` from now on. Those in progress
+    /// continue.
     pub fn set_slots(&self, name: &str, slots: u32) {
         self.change(|state, _| {
             let id = state.membership.find(name).map(skep_cluster::Member::id);
@@ -79,7 +79,8 @@ impl Group {
         self.queue.look();
     }
 
-    /// Other processes have so many requests at the member called `name`: policies add them to this one's.
+    /// Sets the number of requests of other processes at the member called `name`: policies add them to those
+    /// of this process.
     pub fn set_elsewhere(&self, name: &str, requests: u32) {
         self.change(|state, _| {
             let id = state.membership.find(name).map(skep_cluster::Member::id);

@@ -31,55 +31,55 @@ pub(crate) struct GroupState {
     /// For each member, the data that is not in the table.
     pub(crate) details: BTreeMap<NodeId, Details>,
     pub(crate) settings: Arc<GroupSettings>,
-    /// The policy that the config file named last. A policy chosen at run time
-    /// stays until the file names another.
+    /// The policy that the config file last named. A policy set at run time stays in force until the file
+    /// names another one.
     pub(crate) policy_filed: String,
-    /// The arms that the config file named last. A test that was started or stopped at run time stays so until the file
-    /// names other arms.
+    /// The arms that the config file last named. A test started or stopped at run time stays so until the
+    /// file names other arms.
     pub(crate) arms_filed: Vec<ArmSpec>,
-    /// The A/B test that goes on.
+    /// The current A/B test.
     pub(crate) comparison: Option<Arc<Comparison>>,
-    /// Members of the file that were removed at run time: a reload does not add them again, unless
-    /// the file had dropped them in between.
+    /// Members of the file that were removed at run time: a reload does not add them again, unless the file
+    /// was without them in between.
     pub(crate) removed: BTreeSet<String>,
-    /// Whether workers need more than new shares.
+    /// Whether changes beyond shares have to be published to workers.
     pub(crate) unpublished: bool,
     /// Counts changes of members, their states and weights, and of settings.
     pub(crate) revision: u64,
-    /// What nodes report.
+    /// The load reports of nodes.
     reports: Option<Arc<NodeReports>>,
-    /// What is under way at each address, as long as anything is.
+    /// The load at each address, as long as there are requests.
     loads: HashMap<ServerAddress, Weak<Load>>,
 }
 
-/// The data of a member beside the table.
+/// The data of a member besides the table.
 pub(crate) struct Details {
     pub(crate) member: Arc<SharedMember>,
     pub(crate) source: MemberSource,
-    /// The clients' address of it.
+    /// Its address for clients.
     pub(crate) authority: String,
     /// The weight in the last config file.
     pub(crate) weight_filed: u32,
-    /// It answers checks, but reports that it drains.
+    /// It answers checks, but announces that it drains.
     pub(crate) announces_drain: bool,
-    /// When it entered its state.
+    /// Time at which it entered its state.
     pub(crate) since: Now,
     /// A check is in progress.
     pub(crate) is_checking: bool,
-    /// When it was drained or resumed by a command to this process.
+    /// Time at which a command to this process drained or resumed it.
     pub(crate) drain_set_at: Option<Now>,
-    /// How often its heartbeats had stopped when that was looked at last.
+    /// Number of times that its heartbeats had stopped at the last look.
     silences: u64,
 }
 
 /// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CheckOutcome {
-    /// It answers as expected.
+    /// It responds as expected.
     Good,
-    /// It is alive and wants no more requests.
+    /// It is alive but requests no more work.
     DrainAnnounced,
-    /// It does not answer as expected.
+    /// It does not respond as expected.
     Bad(Failure),
 }
 
@@ -103,7 +103,7 @@ impl GroupState {
         }
     }
 
-    /// Adds a member; requests go there after its first good check.
+    /// Adds a member; it gets requests after its first successful check.
     pub(crate) fn add(
         &mut self,
         now: Now,
@@ -111,7 +111,7 @@ impl GroupState {
         source: MemberSource,
     ) -> Result<(), MembershipError> {
         let event = self.membership.add(now, &new.name, new.address, new.weight)?;
-        // Requests of a member that was there before may be in work at the same server.
+        // Requests of an earlier member may still be in progress at the same server.
         self.loads.retain(|_, load| load.strong_count() > 0);
         let load = self.loads.get(&new.address).and_then(Weak::upgrade).unwrap_or_default();
         self.loads.insert(new.address, Arc::downgrade(&load));
@@ -137,8 +137,8 @@ impl GroupState {
         Ok(())
     }
 
-    /// Records the end of a request at `id`; see [`Membership::on_request`]. Returns whether it is
-    /// spared from now on.
+    /// Records the end of a request at `id`; see [`Membership::on_request`]. Returns whether it is spared
+    /// from now on.
     pub(crate) fn on_request(
         &mut self,
         now: Now,
@@ -157,14 +157,14 @@ impl GroupState {
         is_spared
     }
 
-    /// Nodes' loads, and that they are silent, are read there from now on.
+    /// Reads the loads of nodes, and whether they are silent, from `reports` from now on.
     pub(crate) fn follow_reports(&mut self, reports: &Arc<NodeReports>) {
         self.details.values_mut().for_each(|details| details.follow(reports));
         self.reports = Some(Arc::clone(reports));
         self.unpublished = true;
     }
 
-    /// Nodes whose heartbeats stopped are down.
+    /// Marks nodes whose heartbeats stopped as down.
     fn apply_silences(&mut self, now: Now) {
         let mut silent = Vec::new();
         for (id, details) in &mut self.details {
@@ -185,7 +185,7 @@ impl GroupState {
         details.is_checking = false;
         let Some(verdict) = verdict else { return };
         if details.announces_drain != (verdict == CheckOutcome::DrainAnnounced) {
-            // A node that announced its drain and then is gone has not come back.
+            // A node that announced a drain and then stopped responding has not come back.
             let is_back = verdict == CheckOutcome::Good;
             if verdict == CheckOutcome::DrainAnnounced || is_back {
                 details.announces_drain = !is_back;
@@ -206,7 +206,7 @@ impl GroupState {
         self.settle(now);
     }
 
-    /// Looks which nodes are silent, and ends drains and removals that are complete.
+    /// Marks silent nodes as down, and ends drains and removals that are complete.
     pub(crate) fn tick(&mut self, now: Now) {
         self.apply_silences(now);
         let (details, source) = (&self.details, self.settings.loads);
@@ -227,7 +227,7 @@ impl GroupState {
         let (of, GroupWords { group, member }) = (&self.name, self.words);
         let (name, change) = (&event.name, &event.change);
         match event.change {
-            // No noise for the end that a node had announced itself.
+            // The end of a node that announced its drain is not logged as a warning.
             Change::State(transition) if is_down(transition.to) && !announces_drain => {
                 tracing::warn!("{group} {of}: {member} {name}: {change}");
             }
@@ -258,18 +258,18 @@ impl GroupState {
         for view in self.membership.view(now) {
             let Some(details) = self.details.get(&view.id) else { continue };
             let is_open = view.eligible && !details.announces_drain;
-            // Not 0 for a node that just came up: 0 is out.
+            // At least 1 for a node that just came up, since 0 means no requests.
             let share = if is_open { view.slow_start_permille.max(1) } else { 0 };
             details.member.set_share_permille(share);
             details.member.set_joining(view.state == HealthState::Joining);
-            // Drained is what it is called while it has no request, which a session may have again.
+            // A member without requests is called drained, but requests of its sessions may still arrive.
             let drains = matches!(view.state, HealthState::Draining | HealthState::Drained);
             let is_well = view.state == HealthState::Up;
             details.member.set_draining(drains || (is_well && details.announces_drain));
         }
     }
 
-    /// The state that workers see from now on.
+    /// Creates the state that workers see from now on.
     pub(crate) fn publish(&mut self) -> Published {
         self.unpublished = false;
         let entries = self.membership.members().iter().filter_map(|member| {
@@ -299,7 +299,7 @@ impl GroupState {
 
 impl Details {
     fn follow(&mut self, reports: &NodeReports) {
-        // A name too long for the wire: no report can have it.
+        // A name too long for the wire cannot be in a report.
         if let Ok(name) = Name::new(&self.member.name) {
             self.member.reported.follow(reports.cell(&name));
             self.silences = self.member.reported.silences();
@@ -347,7 +347,7 @@ fn member_status(
     }
 }
 
-/// Word and reason of a member's state.
+/// The state of a member as text, and its reason.
 fn shown(member: &Member, details: &Details, now: Now) -> (&'static str, Option<String>) {
     if let Some(deadline) = member.removal_deadline() {
         let left_s = deadline.since_ms(now).div_ceil(1000);

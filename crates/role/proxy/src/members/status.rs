@@ -7,33 +7,33 @@ use skep_units::ServerAddress;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemberStatus {
     pub name: String,
-    /// Where it is connected to.
+    /// The address to connect to.
     pub address: ServerAddress,
-    /// Host and port that a redirect names.
+    /// Host and port used in redirects.
     pub public_address: String,
     /// `joining`, `up`, `draining`, `drained`, `down` or `removing`.
     pub state: String,
-    /// The reason for that state, where there is one.
+    /// The reason for that state, if there is one.
     pub reason: Option<String>,
-    /// How long it has been in that state, in milliseconds.
+    /// Time since it entered that state, in milliseconds.
     pub since_ms: u64,
     /// The source of its entry.
     pub source: MemberSource,
-    /// Its share of the work under weighted policies.
+    /// Its weight under weighted policies.
     pub weight: u32,
-    /// Thousandths of its share that it gets now: below 1000 during slow start, 0 while it gets no
-    /// new requests.
+    /// Thousandths of its share that are in effect now: below 1000 during slow start, 0 while it gets
+    /// no new requests.
     pub share_permille: u16,
     /// Connections in use: requests and tunnels.
     pub connections: u32,
-    /// Requests and tunnels at a time, at most, of all processes that count together; `u32::MAX` is no
-    /// bound.
+    /// Bound on concurrent requests and tunnels of all processes that count together; `u32::MAX`:
+    /// none.
     pub connections_max: u32,
-    /// Of these, how many this process may have now.
+    /// The part of that bound that this process may use now.
     pub slots: u32,
-    /// Requests and tunnels that other processes have there, as policies are told.
+    /// Requests and tunnels of other processes there, as reported to policies.
     pub elsewhere: u32,
-    /// Requests sent to it and not yet answered in full.
+    /// Requests sent to it and not completely answered yet.
     pub outstanding_requests: u32,
     /// Bytes of announced reply bodies that have not arrived yet.
     pub outstanding_bytes: u64,
@@ -41,30 +41,32 @@ pub struct MemberStatus {
     pub tunnels: u32,
     /// Requests that were sent or redirected to it.
     pub requests: u64,
-    /// Requests to it that did not end with a whole reply.
+    /// Requests to it that did not end with a complete reply.
     pub failures: u64,
     /// The same by cause, in the order of [`crate::CAUSES`].
     pub failures_by_cause: [u64; crate::CAUSES.len()],
     /// Bytes of its reply bodies.
     pub bytes: u64,
-    /// Moving average of its time to answer, in microseconds; 0: none yet.
+    /// Moving average of its response time, in microseconds; 0: none yet.
     pub latency_us: u64,
-    /// Of a server that is no HTTP server.
+    /// For a server that is not an HTTP server.
     pub gateway: GatewayStatus,
 }
 
-/// Totals of a member that speaks FastCGI or AJP.
+/// Totals of a member whose protocol is FastCGI or AJP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GatewayStatus {
-    /// Connections that were asked by CPING before they got a request.
+    /// Connections that were checked by CPING before they got a request.
     pub pings: u64,
-    /// Of these, those without an answer.
+    /// Those of them that did not answer.
     pub pings_failed: u64,
-    /// Fields of requests that were not passed on, since their names could be read as others'.
+    /// Request fields that were not passed on, since their names could be read as those of other
+    /// fields.
     pub fields_dropped: u64,
-    /// Lines of standard error that were not logged: too many in a second.
+    /// Lines of standard error that were not logged because there were too many in a second.
     pub stderr_lines_dropped: u64,
-    /// Bytes of standard error that were not logged: too many of a line, or of a reply.
+    /// Bytes of standard error that were not logged because a line, or the output for a reply, was too
+    /// long.
     pub stderr_bytes_dropped: u64,
 }
 
@@ -74,6 +76,6 @@ pub struct GatewayStatus {
 pub enum MemberSource {
     /// The config file.
     Config,
-    /// The admin API; stays through reloads until it is removed.
+    /// The admin API; stays across reloads until it is removed.
     Api,
 }

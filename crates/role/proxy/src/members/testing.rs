@@ -1,4 +1,4 @@
-//! What tests of roles do to a group in place of its checks and its clock.
+//! Replaces the checks and the clock of a group in tests of roles.
 
 use skep_policy::Work;
 
@@ -7,7 +7,7 @@ use crate::members::state::CheckOutcome;
 
 #[doc(hidden)]
 impl Group {
-    /// Every member that is not up passes its checks.
+    /// Lets every member that is not up pass its checks.
     pub fn pass_checks(&self) {
         self.change(|state, now| {
             let ids: Vec<_> = state.membership.members().iter().map(|it| it.id()).collect();
@@ -19,7 +19,7 @@ impl Group {
         });
     }
 
-    /// Ends drains and removals that are complete, as it is done some times a second.
+    /// Ends drains and removals that are complete, as the periodic housekeeping does.
     pub fn tick(&self) {
         self.change(|state, now| state.tick(now));
     }
@@ -29,7 +29,8 @@ impl Group {
         self.change(|_, _| job())
     }
 
-    /// What the member `name` has reported, beyond what is counted here: requests and bytes.
+    /// The load that the member `name` has reported beyond this process's count: requests and
+    /// bytes.
     pub fn reported(&self, name: &str) -> Option<(u64, u64)> {
         self.change(|state, now| {
             let id = state.membership.find(name)?.id();

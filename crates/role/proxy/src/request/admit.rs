@@ -14,11 +14,11 @@ use super::in_flight::InFlight;
 use crate::members::settings::QueueSettings;
 
 impl ProxiedRequest<'_, '_, '_, '_, '_> {
-    /// A member that was not tried yet; waits while all of those have as many requests as they may
-    /// have, or were not checked yet. `None`: there is none, or the wait is over.
+    /// Returns a member that was not tried yet; waits while all such members are full or not yet
+    /// checked. `None`: there is none, or the wait has timed out.
     ///
     /// # Errors
-    /// The client left while it waited.
+    /// The client disconnected while it waited.
     pub(super) async fn admit(&mut self) -> Result<Option<InFlight>, ExchangeError> {
         let queue = &self.group.group().queue;
         if queue.may_overtake()
@@ -40,7 +40,7 @@ impl ProxiedRequest<'_, '_, '_, '_, '_> {
         Ok(in_flight.map(|in_flight| self.listed(in_flight.since(began))))
     }
 
-    /// Records how long the request has waited until now.
+    /// Records how long the request has waited so far.
     fn note_wait(&mut self) -> Instant {
         let now = Instant::now();
         let queue_us = now.duration_since(self.began).as_micros() as u64;
@@ -48,7 +48,7 @@ impl ProxiedRequest<'_, '_, '_, '_, '_> {
         now
     }
 
-    /// Lets operators see it.
+    /// Makes the request visible to operators.
     fn listed(&self, in_flight: InFlight) -> InFlight {
         let request = (self.request.method.as_str(), self.request.path);
         in_flight.list(self.recipient.ends().client.ip(), request)
@@ -56,7 +56,8 @@ impl ProxiedRequest<'_, '_, '_, '_, '_> {
 
     fn try_admit(&self) -> Option<InFlight> {
         let client = self.recipient.ends().client;
-        // Another worker may take the last place between the choice and its use; then it is full.
+        // Another worker may take the last slot between the selection and its use; the member is
+        // then full.
         loop {
             let target = self.group.pick(self.request, client, &self.session, &self.tried)?;
             if let Some(in_flight) = InFlight::begin(self.group, target, self.began) {
@@ -65,7 +66,7 @@ impl ProxiedRequest<'_, '_, '_, '_, '_> {
         }
     }
 
-    /// Whether not every member with room suits the request.
+    /// Whether some members with room may not suit the request.
     fn is_bound(&self) -> bool {
         !self.tried.is_empty() || self.session.is_bound()
     }
@@ -80,7 +81,7 @@ impl ProxiedRequest<'_, '_, '_, '_, '_> {
         }
         let queue = &self.group.group().queue;
         let Some(place) = queue.enter(requests_max, self.is_bound()) else {
-            // Those that wait for members of their own do not keep others out.
+            // Requests that wait for members of their own do not keep others out.
             let may_overtake = !self.is_bound() && queue.are_all_bound();
             return Ok(may_overtake.then(|| self.try_admit()).flatten());
         };

@@ -10,35 +10,36 @@ pub(super) struct Asked<'b> {
     pub(super) method: Method<'b>,
     /// Whether the request has a body.
     pub(super) has_body: bool,
-    /// The protocols that the client may be switched to.
+    /// The protocols to which the client may be switched.
     pub(super) upgrade: Option<&'b [u8]>,
-    /// Whether the client takes trailers.
+    /// Whether the client accepts trailers.
     pub(super) trailers: bool,
-    /// What becomes of the fields of its response.
+    /// The rules for the fields of its response.
     pub(super) rules: &'b ReplyRules<'b>,
-    /// Host of the client's request.
+    /// The Host of the client's request.
     pub(super) host: &'b [u8],
     /// Whether the response gives the client a session with the member.
     pub(super) begins_session: bool,
-    /// Whether the client asks by https, as far as who may say so says.
+    /// Whether the client uses https, according to the sources that are trusted to state it.
     pub(super) is_secure: bool,
 }
 
-/// What holds for an exchange beside what the group says.
+/// The rules of an exchange, in addition to the group's settings.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReplyRules<'a> {
-    /// The body of the request is not collected before a member gets it.
+    /// Whether the body of the request is sent on without being collected first.
     pub streams_request: bool,
-    /// The response is not read ahead of the client.
+    /// Whether the response is not read ahead of the client.
     pub streams_response: bool,
-    /// In place of those of the group.
+    /// Replace those of the group.
     pub times: OwnTimes,
-    /// Fields that are left out; names in any case.
+    /// Names of fields that are left out, in any case.
     pub without: &'a [String],
-    /// Further fields, each `Name: value\r\n`: of all responses, and of this one.
+    /// Additional fields, each `Name: value\r
+    /// `: of all responses, and of this one.
     pub extra: [&'a [u8]; 2],
-    /// What may encode its body.
+    /// May encode its body.
     pub coding: Option<&'a dyn ReplyCoding>,
-    /// What the member says of its own places becomes what clients know.
+    /// Rewrites the member's own locations to those that clients use.
     pub back: Option<&'a BackRewrite>,
 }

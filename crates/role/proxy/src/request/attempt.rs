@@ -1,5 +1,5 @@
-//! One attempt at one member: both directions at once, in one future without a timer, a channel or a
-//! task of its own. What goes over the wire is a [`Leg`]'s: one for each protocol of members.
+//! One attempt at one member: both directions concurrently, in one future without a timer, channel or
+//! task of its own. A [`Leg`] encodes and decodes: one for each protocol of members.
 
 use std::task::{Context as TaskContext, Poll, ready};
 use std::time::Instant;
@@ -14,11 +14,11 @@ use crate::request::in_flight::InFlight;
 use crate::request::recipient::Recipient;
 use crate::request::times::Silence;
 
-/// A request and its response as a protocol has them: from the client's body to bytes for the member,
-/// and from the member's bytes to the client's reply.
+/// A request and its response in a protocol: converts the client's body to bytes for the member, and the
+/// member's bytes to the client's reply.
 pub(super) trait Leg {
-    /// Moves as many bytes as possible to the member. Ready when all is sent that the member waits
-    /// for, or when it takes no more: its response may still be read then.
+    /// Moves as many bytes as possible to the member. Ready when all that the member waits for was sent,
+    /// or when it accepts no more: its response may still be read then.
     fn poll_upload(
         &mut self,
         cx: &mut TaskContext<'_>,
@@ -27,13 +27,13 @@ pub(super) trait Leg {
         stall_ms: u64,
     ) -> Poll<Result<(), ExchangeError>>;
 
-    /// Whether the member waits for nothing of the request, or gets no more of it.
+    /// Whether the member waits for nothing more of the request, or is sent no more of it.
     fn is_uploaded(&self) -> bool;
 
-    /// Whether the member has asked for more of the request since the last call.
+    /// Whether the member has requested more of the body since the last call.
     fn take_asked(&mut self) -> bool;
 
-    /// The member sent `bytes`, at least one.
+    /// Handles `bytes`, at least one, from the member.
     fn receive(
         &mut self,
         bytes: &[u8],
@@ -42,19 +42,20 @@ pub(super) trait Leg {
         in_flight: &mut InFlight,
     ) -> Result<(), Cause>;
 
-    /// The member sends nothing for now. Whether there is something for the client that waited for more.
+    /// Called when the member sends nothing for now. Returns whether buffered data was passed to the
+    /// client.
     fn pause(&mut self, reply: &mut Recipient<'_, '_>) -> Result<bool, Cause>;
 
-    /// The member closed its side.
+    /// Handles the end of the member's side.
     fn end(&mut self, reply: &mut Recipient<'_, '_>, in_flight: &InFlight) -> Result<(), Cause>;
 
     /// Whether the response was read to its end.
     fn is_complete(&self) -> bool;
 
-    /// Time without a byte for the client that is a fault of the member, in milliseconds.
+    /// Time without a byte for the client after which the member counts as failed, in milliseconds.
     fn timeout_ms(&self, silence: &Silence) -> u64;
 
-    /// A fault of the connection, as what it is where the response is now.
+    /// Adjusts a fault of the connection to the progress of the response.
     fn cause(&self, cause: Cause) -> Cause;
 }
 
@@ -65,10 +66,10 @@ pub(super) struct Attempt<'a, 'r, 'c, L> {
     pub(super) recipient: &'a mut Recipient<'r, 'c>,
     pub(super) leg: &'a mut L,
     pub(super) in_flight: &'a mut InFlight,
-    /// When the member's first byte arrived.
+    /// Time at which the member's first byte arrived.
     pub(super) first_byte: Option<Instant>,
     silence: Silence,
-    /// Whether the member's deadline was set when this wait for it began.
+    /// Whether the member's deadline was set in the current wait for it.
     is_armed: bool,
 }
 
@@ -84,7 +85,7 @@ impl<'a, 'r, 'c, L: Leg> Attempt<'a, 'r, 'c, L> {
         Self { conn, asked, recipient, leg, in_flight, first_byte: None, silence, is_armed: false }
     }
 
-    /// Ready when the response is complete, except for the bytes that the client has not taken yet.
+    /// Ready when the response is complete, except for bytes that the client has not taken yet.
     pub(super) fn poll(&mut self, cx: &mut TaskContext<'_>) -> Poll<Result<(), AttemptFault>> {
         self.poll_upload(cx)?;
         loop {
@@ -118,11 +119,11 @@ impl<'a, 'r, 'c, L: Leg> Attempt<'a, 'r, 'c, L> {
         if !self.leg.is_uploaded() {
             let body = self.recipient.body();
             let stall_ms = self.silence.inside_body_ms;
-            // Pending is no reason to wait: the member may answer early.
+            // Pending is no reason to wait: the member may respond early.
             if let Poll::Ready(uploaded) = self.leg.poll_upload(cx, self.conn, body, stall_ms) {
                 uploaded?;
             }
-            // What moved up counts as life; and it changed the deadline.
+            // Progress of the upload counts as a sign of life; and it changed the deadline.
             self.is_armed = false;
         }
         Ok(())
@@ -141,16 +142,16 @@ impl<'a, 'r, 'c, L: Leg> Attempt<'a, 'r, 'c, L> {
             self.first_byte.get_or_insert_with(Instant::now);
             let (was_begun, before) = (reply.is_begun(), reply.progress());
             let received = self.leg.receive(&input[..n], &self.asked, reply, self.in_flight);
-            // The deadline of a head stands until it is there, however many reads it takes; behind it,
-            // what has nothing for the client is no sign of life.
+            // The deadline of a head applies until the head is complete, however many reads it takes;
+            // after the head, bytes that contain nothing for the client are no sign of life.
             let is_alive = reply.is_begun() && (!was_begun || reply.progress() != before);
             self.is_armed &= !is_alive;
             Poll::Ready(received)
         })
     }
 
-    /// Ready when the client has left: nobody waits for the response any more. It has taken all of the
-    /// response that there is.
+    /// Ready when the client has disconnected, so that no one waits for the response. The client must
+    /// have taken all of the response received so far.
     fn poll_left(&self, cx: &TaskContext<'_>) -> Poll<AttemptFault> {
         if !self.leg.is_uploaded() || !self.in_flight.target().settings().gives_up {
             return Poll::Pending;
@@ -158,8 +159,8 @@ impl<'a, 'r, 'c, L: Leg> Attempt<'a, 'r, 'c, L> {
         self.recipient.poll_left(cx).map(|()| AttemptFault::Client(left()))
     }
 
-    /// From now on the attempt waits for the member. Not while the member still waits for the
-    /// request, unless it began to answer.
+    /// Starts to wait for the member. Not while the member still waits for the request, unless it has
+    /// begun to respond.
     fn arm(&mut self) {
         if !self.is_armed && (self.leg.is_uploaded() || self.recipient.is_begun()) {
             self.is_armed = true;
@@ -168,7 +169,7 @@ impl<'a, 'r, 'c, L: Leg> Attempt<'a, 'r, 'c, L> {
         }
     }
 
-    /// From now on the attempt waits for the client, which has a deadline of its own.
+    /// Starts to wait for the client, which has its own deadline.
     fn disarm(&mut self) {
         self.is_armed = false;
         self.conn.timer().clear();

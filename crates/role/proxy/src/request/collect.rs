@@ -1,5 +1,4 @@
-//! What precedes the admission of a request: its body is collected, so that a slow client holds no place at a
-//! member.
+//! Collects the body of a request before its admission, so that a slow client occupies no slot at a member.
 
 use std::rc::Rc;
 
@@ -15,11 +14,11 @@ use crate::request::recipient::Recipient;
 use crate::worker_group::WorkerGroup;
 
 impl WorkerGroup {
-    /// Collects the body of `request` before it takes a place at a member, and says how it is framed
+    /// Collects the body of `request` before it takes a slot at a member, and returns how the body is framed
     /// then.
     ///
     /// # Errors
-    /// The client failed; or the members need the length, and there is no room to learn it.
+    /// The client failed; or the members need the length, and there is no room to determine it.
     pub(super) async fn collect(
         &self,
         request: &RequestHead<'_, '_>,
@@ -28,14 +27,14 @@ impl WorkerGroup {
     ) -> Result<(CollectedBody, BodyFraming), ForwardError> {
         let in_force = Rc::clone(self.balancer().sync());
         let settings = &in_force.settings;
-        // CGI tells the length first (RFC 3875 4.1.2).
+        // CGI requires the length in advance (RFC 3875 4.1.2).
         let length_bytes_max = match (request.framing, &settings.protocol) {
             (BodyFraming::Chunked, MemberProtocol::Fcgi(spec)) => Some(spec.collect_bytes_max),
             _ => None,
         };
         let must = length_bytes_max.is_some();
         let mut collection = Collection::of(request, settings.buffering.as_ref(), rules, must);
-        // A client must not send a large body to hear that there is nobody.
+        // A client must not send a large body only to be told that no member is available.
         if collection.is_buffered() && !must {
             let session = Session::of(request, settings.sticky.as_ref());
             if !self.balancer().may_wait(&session, &[]) {

@@ -1,17 +1,17 @@
-//! The body of a client's request, collected before the request takes a place at a member, so that a slow
-//! client holds none.
+//! The body of a client's request, collected before the request takes a slot at a member, so that a slow
+//! client occupies none.
 //!
 //! ```text
 //!   client --collect--> memory, then spool --.
 //!   client --what there was no room for------'--> poll_read --> upload
 //! ```
 //! Rules:
-//! - One of up to `UPLOAD_BYTES_WAITING` and known length is collected for all groups of servers.
-//! - Others are where the group and the route buffer requests; but not what the client or the type of the
-//!   body says is a dialogue, nor what offers an upgrade.
-//! - The client is told to go on (`Expect: 100-continue`) as soon as its body is read.
-//! - When there is no room for more, or a disk is slow, the request takes its place with what there is,
-//!   and the rest is streamed.
+//! - A body of up to `UPLOAD_BYTES_WAITING` and known length is collected for all groups.
+//! - Other bodies are collected if the group and the route buffer requests, except those whose fields or
+//!   type indicate a dialogue, and requests that offer an upgrade.
+//! - The client is sent 100 (`Expect: 100-continue`) as soon as its body is read.
+//! - If there is no more room, or a disk is slow, the request takes its slot with the part collected so
+//!   far, and the rest is streamed.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -31,14 +31,14 @@ use crate::request::asked::ReplyRules;
 pub(super) enum Collection {
     /// Nowhere: it is streamed from its first byte.
     Streamed,
-    /// In a few bytes of its own.
+    /// In a small buffer of its own.
     Small,
     Buffered(Box<BodyBuffer>),
 }
 
 impl Collection {
-    /// The one for `request` in a group with `buffering`; one that `must` have its length is collected
-    /// in any case.
+    /// The collection of `request` in a group with `buffering`; a body that `must` have a length is
+    /// collected in any case.
     pub(super) fn of(
         request: &RequestHead<'_, '_>,
         buffering: Option<&Buffering>,
@@ -65,12 +65,12 @@ impl Collection {
     }
 }
 
-/// Whether all of it fits what waits for a member anyway.
+/// Whether all of it fits into the buffer of the upload.
 fn is_small(bytes: u64) -> bool {
     bytes <= UPLOAD_BYTES_WAITING
 }
 
-/// Whether the client may wait for an answer to the beginning of its body.
+/// Whether the client may expect a response to the beginning of its body.
 fn is_dialogue(request: &RequestHead<'_, '_>) -> bool {
     const GRPC: &[u8] = b"application/grpc";
     let fields = &request.fields;
@@ -81,22 +81,22 @@ fn is_dialogue(request: &RequestHead<'_, '_>) -> bool {
     is_grpc || is_incremental || request.upgrade.is_some()
 }
 
-/// What was collected of a body, and behind it the rest as it comes.
+/// The collected part of a body, followed by the rest as it is received.
 pub(super) struct CollectedBody {
     collection: Collection,
-    /// Of a small one.
+    /// The bytes of a small body.
     bytes: Vec<u8>,
-    /// Bytes in all that were collected.
+    /// Total number of collected bytes.
     collected: u64,
 }
 
 impl CollectedBody {
-    /// Nothing yet.
+    /// An empty part.
     pub(super) fn new(collection: Collection) -> Self {
         Self { collection, bytes: Vec::new(), collected: 0 }
     }
 
-    /// Reads `body` as far as there is room, and at most `bytes_max` of it. `None`: all of it is there.
+    /// Reads `body` while there is room, and at most `bytes_max` of it. `None`: all of it was collected.
     ///
     /// # Errors
     /// The client failed, or is too slow.
@@ -116,7 +116,7 @@ impl CollectedBody {
         };
         let mut short = None;
         while !body.is_done() && short.is_none() {
-            // Freed with each read: none is held while the client is waited for.
+            // Freed after each read: no buffer is held while waiting for the client.
             let mut read = Vec::new();
             match read_into(buffer, body, &mut read).await? {
                 Ok(()) => *collected += read.len() as u64,
@@ -132,12 +132,12 @@ impl CollectedBody {
         Ok(short)
     }
 
-    /// Bytes that were collected.
+    /// Number of collected bytes.
     pub(super) fn collected(&self) -> u64 {
         self.collected
     }
 
-    /// Appends the next bytes to `sink`: at least one, unless it returns false, which is the end.
+    /// Appends the next bytes to `sink`: at least one, or returns false at the end.
     pub(super) fn poll_read(
         &mut self,
         cx: &mut TaskContext<'_>,
@@ -168,17 +168,17 @@ impl CollectedBody {
     }
 }
 
-/// Why an exchange ends that needed bytes of the spool.
+/// The reason why an exchange ends that needed bytes of the spool.
 pub(super) const SPOOL_FAILED: &str = "the spool cannot be read";
 
-/// The client need not send now: nobody reads.
+/// Stops the measurement of the client's rate, since its body is not being read.
 pub(super) fn pause(body: Option<&mut RequestBody<'_>>) {
     if let Some(body) = body {
         body.pause();
     }
 }
 
-/// Reads once into `bytes`, as soon as `buffer` has room. The client need not send meanwhile.
+/// Reads once into `bytes`, when `buffer` has room. The client's rate is not measured meanwhile.
 async fn read_into(
     buffer: &mut BodyBuffer,
     body: &mut RequestBody<'_>,

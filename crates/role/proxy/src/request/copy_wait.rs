@@ -1,5 +1,5 @@
-//! How long a client may keep a copy of its response waiting: in all, not at a time, or one that takes some
-//! bytes now and then could do so for hours.
+//! Bounds the time for which a client may delay a copy of its response: in total, since a client that takes
+//! a few bytes now and then could otherwise do so for hours.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -12,7 +12,7 @@ use crate::limits::COPY_WAIT_MAX;
 
 pub(super) struct CopyWait {
     left: Duration,
-    /// Since when the copy waits, and until when it may.
+    /// The time since which the copy waits, and the deadline.
     waits: Option<(Instant, Pin<Box<Sleep>>)>,
 }
 
@@ -23,13 +23,13 @@ impl Default for CopyWait {
 }
 
 impl CopyWait {
-    /// The copy waits. Ready when it has waited for too long.
+    /// Starts or continues a wait. Ready when the copy has waited too long.
     pub(super) fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let new = || (Instant::now(), Box::pin(sleep(self.left)));
         self.waits.get_or_insert_with(new).1.as_mut().poll(cx)
     }
 
-    /// It does not wait any more.
+    /// Ends the current wait.
     pub(super) fn pause(&mut self) {
         if let Some((since, _)) = self.waits.take() {
             self.left = self.left.saturating_sub(since.elapsed());
@@ -52,7 +52,7 @@ mod tests {
             copy_wait.waits = Some((since, Box::pin(sleep(COPY_WAIT_MAX))));
             copy_wait.pause();
             assert!(copy_wait.left <= COPY_WAIT_MAX / 4 * quarters);
-            // What is not waited for costs nothing.
+            // Time without a wait does not count.
             copy_wait.pause();
         }
         poll_fn(|cx| copy_wait.poll_over(cx)).await;

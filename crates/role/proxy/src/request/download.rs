@@ -1,8 +1,8 @@
-//! From a member that speaks HTTP: interim responses, the head, and the body, decoded.
+//! From a member with HTTP: interim responses, the head, and the body, decoded.
 //!
 //! Bytes are read into the worker's buffer and copied once, into the client's output. The member is
-//! read only when the client has taken all of that output, so a slow client makes us hold at most
-//! one read.
+//! read only when the client has taken all of that output, so for a slow client at most one read is
+//! held.
 //!
 //! Invariant: only bytes that passed the parser and the body's decoder reach the client.
 
@@ -24,7 +24,7 @@ pub(super) struct Download {
     /// The beginning of an incomplete head.
     carry: Vec<u8>,
     interim_responses: usize,
-    /// The member keeps the connection open, and nothing followed the response.
+    /// The member keeps the connection open, and no byte followed the response.
     is_reusable: bool,
     passage: Passage,
 }
@@ -54,12 +54,12 @@ impl Download {
         matches!(self.stage, Stage::Complete | Stage::Switched(_))
     }
 
-    /// Whether its connection may carry another request.
+    /// Whether its connection may be used for another request.
     pub(super) fn is_reusable(&self) -> bool {
         self.is_reusable && matches!(self.stage, Stage::Complete)
     }
 
-    /// Time without a byte of the member that is a fault of its, in milliseconds.
+    /// Time without a byte after which the member counts as failed, in milliseconds.
     pub(super) fn timeout_ms(&self, silence: &Silence) -> u64 {
         match self.stage {
             Stage::Head => silence.before_head_ms,
@@ -67,7 +67,7 @@ impl Download {
         }
     }
 
-    /// A fault of the connection, as what it is where the response is now.
+    /// Adjusts a fault of the connection to the progress of the response.
     pub(super) fn cause(&self, cause: Cause) -> Cause {
         match self.stage {
             Stage::Head => cause,
@@ -75,7 +75,7 @@ impl Download {
         }
     }
 
-    /// What becomes of a connection that carries no further request now.
+    /// How a connection that gets no further request now is treated.
     pub(super) fn into_after_response(self) -> AfterResponse {
         match self.stage {
             Stage::Switched(behind) => AfterResponse::Switched(behind),
@@ -85,7 +85,7 @@ impl Download {
         }
     }
 
-    /// The member sent `bytes`, at least one.
+    /// Handles `bytes`, at least one, from the member.
     pub(super) fn receive(
         &mut self,
         bytes: &[u8],
@@ -114,7 +114,7 @@ impl Download {
         self.passage.pause(reply)
     }
 
-    /// The member closed its side.
+    /// Handles the end of the member's side.
     pub(super) fn end(&mut self, reply: &mut Recipient<'_, '_>) -> Result<(), Cause> {
         self.is_reusable = false;
         match &mut self.stage {
@@ -128,7 +128,7 @@ impl Download {
     }
 
     /// Parses heads up to the final one, and the bytes after it. Returns the number of bytes
-    /// consumed; the others are the beginning of a head.
+    /// consumed; the rest is the beginning of a head.
     fn heads(
         &mut self,
         bytes: &[u8],
@@ -157,7 +157,7 @@ impl Download {
                     if self.interim_responses > INTERIM_RESPONSES_MAX {
                         return Err(Cause::Malformed("interim-responses"));
                     }
-                    // The engine says 100 itself, and a client of HTTP/1.0 must not get any
+                    // The engine sends 100 itself, and a client of HTTP/1.0 must not be sent any
                     // (RFC 9110 15.2).
                     if head.status != 100 {
                         reply.interim(&head, asked);
@@ -191,7 +191,7 @@ impl Download {
         Ok(())
     }
 
-    /// Passes the head of a 101 on, if the client asked for that upgrade (RFC 9110 7.8: a server
+    /// Passes the head of a 101 on, if the client offered that upgrade (RFC 9110 7.8: a server
     /// switches only to an offered protocol).
     fn switch(
         &mut self,
@@ -224,8 +224,8 @@ impl Download {
             self.passage.body(data, reply, in_flight)?;
         }
         if decoder.is_done() {
-            // Bytes behind a response answer nothing that was asked: the next
-            // client would get them (RFC 9112 9.2).
+            // Bytes after a response belong to no request: the next client would receive them (RFC
+            // 9112 9.2).
             self.is_reusable &= at == bytes.len();
             let trailers = decoder.take_trailers();
             self.finish(&trailers, reply)?;

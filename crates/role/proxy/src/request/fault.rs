@@ -1,4 +1,4 @@
-//! The faults on the way to a member and back.
+//! Faults of the client and of the member during an attempt.
 
 use std::io;
 
@@ -11,13 +11,13 @@ use crate::members::cause::Cause;
 /// Why an attempt at a member failed.
 #[derive(Debug)]
 pub(super) enum AttemptFault {
-    /// The client failed or closed: the request is over.
+    /// The client failed or disconnected: the request is over.
     Client(ExchangeError),
     /// The member failed.
     Member(Cause),
 }
 
-/// The client closed while it waited.
+/// The client disconnected while it waited.
 pub(super) fn left() -> ExchangeError {
     let error = io::Error::new(io::ErrorKind::ConnectionAborted, "it left while it waited");
     ExchangeError::Client(ConnError::Io(error))

@@ -1,4 +1,4 @@
-//! The exchange with a member that is no HTTP server: an application server behind AJP or FastCGI.
+//! The exchange with a member that is not an HTTP server: an application server behind AJP or FastCGI.
 //!
 //! ```text
 //!   client's body -> pending -> codec -> packets -> member
@@ -6,10 +6,10 @@
 //!                  log <- stderr <----'   '--> asks for more of the body (AJP)
 //! ```
 //! Invariants:
-//! - The client's body is read only where the member waits for it, and one read at a time: at most
-//!   that and `UPLOAD_BYTES_WAITING` wait for the member.
-//! - A body that the client breaks off has no end: the connection to the member is closed.
-//! - Its head passes the same parser as that of an HTTP server.
+//! - The client's body is read only while the member waits for it, and one read at a time: at most that
+//!   and `UPLOAD_BYTES_WAITING` are queued for the member.
+//! - A body that the client breaks off gets no end: the connection to the member is closed.
+//! - Its response head passes the same parser as that of an HTTP server.
 
 mod call;
 pub(super) mod codec;
@@ -39,25 +39,25 @@ use crate::request::unread_response::{AfterResponse, UnreadResponse};
 use crate::request::{ForwardError, Refused};
 use codec::{GatewayCodec, GatewayEvent, Unsendable};
 
-/// A request to an application server, and its reply; lives through all attempts.
+/// A request to an application server, and its reply; used for all attempts.
 pub(super) struct GatewayLeg {
     worker: Rc<Worker>,
     settings: Arc<GroupSettings>,
-    /// Whether the member was told that it is draining.
+    /// Whether the member is informed that it is draining.
     is_draining: bool,
     framing: BodyFraming,
     codec: GatewayCodec,
     output: Output,
     body: CollectedBody,
-    /// What was taken of it and is in no packet yet: from `pending_at` on.
+    /// Bytes taken from it that are in no packet yet: from `pending_at` on.
     pending: Vec<u8>,
     pending_at: usize,
     is_body_read: bool,
     /// The kernel took some bytes, or the member sent some.
     is_begun: bool,
-    /// Some of the body is in packets, and nowhere else.
+    /// Part of the body is in packets only.
     is_packed: bool,
-    /// The member takes no more.
+    /// The member accepts no more.
     is_refused: bool,
     is_asked: bool,
     stage: GatewayStage,
@@ -73,11 +73,11 @@ enum GatewayStage {
 }
 
 impl GatewayLeg {
-    /// The request `head`, with what was collected of its body, for the members of `settings`, whose
-    /// protocol is not HTTP. `framing` is how they are told of the body.
+    /// The request `head`, with the collected part of its body, for the members of `settings`, whose
+    /// protocol is not HTTP. `framing` is that of the request to them.
     ///
     /// # Errors
-    /// It cannot go that way.
+    /// The protocol cannot express the request.
     pub(super) fn new(
         settings: Arc<GroupSettings>,
         head: &RequestHead<'_, '_>,
@@ -118,24 +118,24 @@ impl GatewayLeg {
         })
     }
 
-    /// Whether anything of the request may have reached the member, or anything came from it.
+    /// Whether any part of the request may have reached the member, or any byte was received from it.
     pub(super) fn is_begun(&self) -> bool {
         self.is_begun
     }
 
-    /// What of the request and of the reply nobody gets: fields, and bytes of standard error. Once for
-    /// each attempt.
+    /// Number of request fields, and of bytes of standard error, that are dropped. Call it once per
+    /// attempt.
     pub(super) fn dropped(&self) -> (u64, u64) {
         (self.codec.dropped_fields(), self.codec.stderr_dropped_bytes())
     }
 
-    /// What becomes of the connection.
+    /// How the connection is treated.
     pub(super) fn after_response(&self) -> AfterResponse {
         match self.stage {
             GatewayStage::Complete if self.is_reusable && self.output.is_empty() => {
                 AfterResponse::Idle
             }
-            // The request is there, and nobody wants more of the reply.
+            // The member has the whole request, and the rest of the reply is not needed.
             GatewayStage::Body if self.is_body_read && self.is_uploaded() => {
                 AfterResponse::Unread(UnreadResponse::of_gateway(self.codec.clone()))
             }
@@ -143,17 +143,17 @@ impl GatewayLeg {
         }
     }
 
-    /// Whether the member has the request to its last byte, or has not asked for the rest of it.
+    /// Whether the member has the whole request, or has not asked for the rest of it.
     pub(super) fn is_complete(&self) -> bool {
         self.output.is_empty() && (self.is_body_read || !self.codec.is_awaited())
     }
 
-    /// Begins anew under `settings`, if those are other ones than before: a secret, the size of packets or
-    /// parameters may have changed while the request waited. So it does if the member is draining. Not if
-    /// some of its body is packed already.
+    /// Starts again under `settings` if they have changed: a secret, the packet size or parameters may
+    /// have changed while the request waited. The same if the member is draining. Does nothing if part of
+    /// the body is packed already.
     ///
     /// # Errors
-    /// It cannot go that way under these.
+    /// The protocol cannot express the request under these settings.
     pub(super) fn adopt(
         &mut self,
         (settings, is_draining): (Arc<GroupSettings>, bool),
@@ -169,11 +169,10 @@ impl GatewayLeg {
         self.start_anew(head, forward, ends)
     }
 
-    /// Restores the request for another connection. Possible only if it was not begun, or if it has no
-    /// body.
+    /// Restores the request for another connection. Possible only if it was not begun, or has no body.
     ///
     /// # Panics
-    /// If a body was begun.
+    /// If part of a body was sent.
     pub(super) fn restart(
         &mut self,
         head: &RequestHead<'_, '_>,
@@ -191,7 +190,7 @@ impl GatewayLeg {
         assert!(started.is_ok(), "the same request under the same settings");
     }
 
-    /// Forgets what was packed, sent and received.
+    /// Discards what was packed, sent and received.
     fn start_anew(
         &mut self,
         head: &RequestHead<'_, '_>,
@@ -208,7 +207,7 @@ impl GatewayLeg {
         Ok(())
     }
 
-    /// Puts what the member waits for into packets, as far as it is there.
+    /// Packs the available data that the member waits for.
     fn fill(
         &mut self,
         cx: &mut TaskContext<'_>,
@@ -267,7 +266,7 @@ impl Leg for GatewayLeg {
             self.fill(cx, body.as_deref_mut())?;
             if self.output.is_empty() {
                 if self.codec.is_awaited() {
-                    // Whether the client is too slow, its own deadline says.
+                    // The client's own deadline determines whether it is too slow.
                     return Poll::Pending;
                 }
                 break;
@@ -287,7 +286,7 @@ impl Leg for GatewayLeg {
                 }
             }
         }
-        // Nobody reads on before the member asks; the client is not to blame.
+        // Nothing is read before the member asks; the client is not to blame.
         pause(body);
         Poll::Ready(Ok(()))
     }
@@ -318,8 +317,8 @@ impl Leg for GatewayLeg {
             at += consumed;
             match event {
                 None => {
-                    // The client has all of it: nobody waits for what else the application does, and its
-                    // connection is closed.
+                    // The client has all of the reply: no one waits for further output of the application,
+                    // and its connection is closed.
                     if self.passage.is_only_head() {
                         log_rest(&mut self.codec, in_flight);
                         self.stage = GatewayStage::Complete;
@@ -332,7 +331,7 @@ impl Leg for GatewayLeg {
                 }
                 Some(GatewayEvent::Wants) => self.is_asked = true,
                 Some(GatewayEvent::Stderr(line)) => in_flight.log_stderr(&line),
-                // All is sent as soon as the client takes it.
+                // All output is sent as soon as the client takes it.
                 Some(GatewayEvent::Flush) => {}
                 Some(GatewayEvent::End) => {
                     self.is_reusable = self.codec.is_reusable(bytes.len() - at);
@@ -378,7 +377,7 @@ impl Drop for GatewayLeg {
     }
 }
 
-/// Puts the head of the request into `output`.
+/// Writes the head of the request to `output`.
 fn start(
     output: &mut Output,
     head: &RequestHead<'_, '_>,

@@ -1,4 +1,4 @@
-//! The exchange with a member that speaks HTTP/1.1.
+//! The exchange with a member by HTTP/1.1.
 
 use std::task::{Context as TaskContext, Poll};
 
@@ -15,21 +15,21 @@ use crate::request::times::Silence;
 use crate::request::unread_response::AfterResponse;
 use crate::request::upload::Upload;
 
-/// The two directions know nothing of each other.
+/// The two directions are independent of each other.
 pub(super) struct HttpLeg<'a> {
     pub(super) upload: &'a mut Upload,
     pub(super) download: Download,
 }
 
 impl HttpLeg<'_> {
-    /// What becomes of the connection.
+    /// How the connection is treated.
     pub(super) fn after_response(self) -> AfterResponse {
         if self.download.is_reusable() && self.upload.is_complete() {
             return AfterResponse::Idle;
         }
         let has_all = self.upload.is_complete();
         match self.download.into_after_response() {
-            // A member that still takes the request is not read beside it.
+            // The connection of a member that still reads the request is not read any further.
             AfterResponse::Unread(_) if !has_all => AfterResponse::Close,
             behind => behind,
         }

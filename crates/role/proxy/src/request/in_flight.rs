@@ -26,12 +26,12 @@ pub(super) struct InFlight {
     /// Bytes of the body that have arrived.
     received: u64,
     is_tunnel: bool,
-    /// Whether the policy knows how fast the member was.
+    /// Whether the result was reported to the policy.
     is_judged: bool,
     outcome: Outcome,
-    /// Of the response, once its head is there.
+    /// The response, once its head has arrived.
     answered: Option<Answered>,
-    /// For operators who look.
+    /// The entry for operators.
     entry: Option<TableEntry>,
 }
 
@@ -46,14 +46,14 @@ struct Answered {
 /// How an attempt ended.
 #[derive(Clone, Copy, Debug)]
 enum Outcome {
-    /// Through no fault of the member.
+    /// It ended through no fault of the member.
     Abandoned,
     Complete,
     Failed(Cause),
 }
 
 impl InFlight {
-    /// Unless the member has as many requests as it may have.
+    /// Begins an attempt, unless the member is full.
     pub(super) fn begin(
         group: &Rc<WorkerGroup>,
         target: PickedMember,
@@ -81,14 +81,14 @@ impl InFlight {
         })
     }
 
-    /// Lets operators see the method and path of a client's request.
+    /// Makes the method and path of a client's request visible to operators.
     pub(super) fn list(mut self, client: IpAddr, request: (&str, &[u8])) -> Self {
         let at = (self.group.group(), &self.target);
         self.entry = Some(TableEntry::new(at, client, request, self.began));
         self
     }
 
-    /// The latency counts from this moment on.
+    /// Restarts the measurement of latency at this moment.
     pub(super) fn since(mut self, began: Instant) -> Self {
         self.began = began;
         self
@@ -107,14 +107,14 @@ impl InFlight {
         self.group.connections()
     }
 
-    /// The reply will have this many bytes more than arrived with its head.
+    /// Records that the body of the reply has `bytes` more than arrived with its head.
     pub(super) fn owe(&mut self, bytes: u64) {
         let bytes = bytes.min(OWED_BYTES_MAX);
         self.owed += bytes;
         self.target.member().load.bytes.rise(bytes);
     }
 
-    /// Counts bytes of the body that arrived.
+    /// Counts received bytes of the body.
     pub(super) fn receive(&mut self, bytes: u64) {
         self.received += bytes;
         let paid = bytes.min(self.owed);
@@ -124,8 +124,8 @@ impl InFlight {
         }
     }
 
-    /// The head of the response is there. How long that took says how fast the member is, unless it waited for the
-    /// client's body, or what came is an error.
+    /// Records that the head of the response has arrived. The time to it measures the member's speed, unless
+    /// the member waited for the client's body, or the response is an error.
     pub(super) fn head_arrived(&mut self, status: u16, has_body: bool) {
         let latency_us = self.began.elapsed().as_micros() as u64;
         let is_telling = status < 500 && !has_body;
@@ -136,7 +136,7 @@ impl InFlight {
         });
     }
 
-    /// In an A/B test: notes the head of the response.
+    /// In an A/B test: records the head of the response.
     pub(super) fn note_head(&mut self, head: &ResponseHead<'_, '_>) {
         if self.target.arm().is_some() {
             let says_hit = |field: &[u8]| field.windows(5).any(|part| part == b"; hit");
@@ -145,7 +145,7 @@ impl InFlight {
         }
     }
 
-    /// Counts the response, now that it is whole, for the arm of an A/B test. The request came at `came`.
+    /// Counts the completed response for the arm of an A/B test. The request was received at `came`.
     pub(super) fn count_in_arm(&self, came: Instant) {
         let (Some(arm), Some(answered)) = (self.target.arm(), self.answered) else { return };
         if answered.status >= 500 {
@@ -159,29 +159,29 @@ impl InFlight {
         }));
     }
 
-    /// The object that was asked for has so many bytes.
+    /// Records the size of the requested object, in bytes.
     pub(super) fn object_is(&self, bytes: u64) {
         self.group.learned(&self.target, bytes);
     }
 
-    /// Once: what comes later is the client's speed as well.
+    /// Reports once: later times include the client's speed.
     fn judge(&mut self, end: AttemptEnd) {
         if !std::mem::replace(&mut self.is_judged, true) {
             self.group.finished(&self.target, end);
         }
     }
 
-    /// The reply was read to its end.
+    /// Records that the reply was read to its end.
     pub(super) fn succeed(&mut self) {
         self.outcome = Outcome::Complete;
     }
 
-    /// The member failed.
+    /// Records that the member failed.
     pub(super) fn fail(&mut self, cause: Cause) {
         self.outcome = Outcome::Failed(cause);
     }
 
-    /// Logs a line that an application wrote for its log: a few a second, of each server.
+    /// Logs a line of an application's standard error: a limited number per second and server.
     pub(super) fn log_stderr(&self, line: &[u8]) {
         let (group, member) = (self.group.group(), self.target.member());
         let words = group.words;
@@ -196,7 +196,7 @@ impl InFlight {
             );
         }
         if is_logged {
-            // Any bytes: what ends or colours a line of the log does not.
+            // The bytes are arbitrary; line ends and escape sequences are not logged.
             let line = String::from_utf8_lossy(line);
             tracing::warn!(
                 "{} {}: {} {}: stderr: {}",
@@ -211,7 +211,7 @@ impl InFlight {
         }
     }
 
-    /// Counts fields of the request, and bytes of standard error, that nobody got.
+    /// Counts request fields, and bytes of standard error, that were dropped.
     pub(super) fn count_dropped(&self, (fields, stderr_bytes): (u64, u64)) {
         let totals = &self.target.member().totals.gateway;
         if fields > 0 {
@@ -222,7 +222,7 @@ impl InFlight {
         }
     }
 
-    /// The connection was upgraded.
+    /// Records that the connection was upgraded.
     pub(super) fn become_tunnel(&mut self) {
         let load = &self.target.member().load;
         load.tunnels.fetch_add(1, Relaxed);
@@ -248,7 +248,7 @@ impl Drop for InFlight {
         }
         member.totals.requests.fetch_add(1, Relaxed);
         member.totals.bytes.fetch_add(self.received, Relaxed);
-        // How long a tunnel lives says nothing of how fast a member is.
+        // The duration of a tunnel does not measure the member's speed.
         if matches!(self.outcome, Outcome::Complete) && !self.is_tunnel {
             member.record_latency_us(self.began.elapsed().as_micros() as u64);
         }
@@ -265,7 +265,7 @@ impl Drop for InFlight {
             Outcome::Complete | Outcome::Abandoned => self.judge(AttemptEnd::Inconclusive),
         }
         let member = self.target.member();
-        // Without a bound nobody waits for a place.
+        // Without a bound no request waits for a slot.
         if member.requests_max() != u32::MAX {
             self.group.group().queue.look();
         }

@@ -1,7 +1,7 @@
-//! A request by which an operator tests one member, whatever its state: what it answers, and when.
+//! An operator's test request to one member, whatever its state: returns its response and the times.
 //!
-//! It is sent on a connection of its own, beside all limits, as a check is, and counts nowhere. Where it is
-//! the one of checks, a check follows, which says what comes of it.
+//! It is sent on a connection of its own, outside all limits, like a check, and is not counted. If its
+//! target is that of checks, a check is made as well, which determines the result.
 
 use std::rc::Rc;
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -29,44 +29,44 @@ use crate::members::settings::{CheckSettings, GroupSettings};
 use crate::members::state::CheckOutcome;
 use crate::request::gateway::codec::{GatewayCodec, GatewayEvent};
 
-/// What a member is sent.
+/// The request of a test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TestRequest {
-    /// GET of a path and query, with that Host in place of the one of checks.
+    /// GET of a path and query, with this Host in place of that of checks.
     Get { target: String, host: Option<String> },
-    /// What checks send.
+    /// The request that checks send.
     Check,
 }
 
-/// What a member answered. Times are from the beginning of the test, in microseconds.
+/// The response of a member. Times are measured from the start of the test, in microseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemberTest {
-    /// Path and query that it was asked for, if it was.
+    /// The requested path and query, if any.
     pub target: Option<String>,
-    /// Its address was reached.
+    /// Time at which the connection was established.
     pub connected_us: Option<u64>,
-    /// The head of its answer had come.
+    /// Time at which the head of the response was complete.
     pub head_us: Option<u64>,
-    /// The end of the test.
+    /// End of the test.
     pub ended_us: u64,
     pub status: Option<u16>,
-    /// Fields of the answer, in its order.
+    /// Fields of the response, in its order.
     pub fields: Vec<(String, String)>,
-    /// Bytes of the body that came.
+    /// Received bytes of the body.
     pub body_bytes: u64,
-    /// The first of them; what is no text stands for nothing.
+    /// The first bytes of the body; bytes that are not text are replaced.
     pub body: String,
-    /// What of the body was not waited for.
+    /// Whether reading stopped before the end of the body.
     pub is_cut: bool,
-    /// What a check says of the member, if it was made.
+    /// The result of a check, if one was made.
     pub check: Option<String>,
-    /// Why there is no whole answer, or what is wrong with it.
+    /// Why there is no complete response, or what is wrong with it.
     pub error: Option<String>,
 }
 
 impl Group {
-    /// Sends `request` to the member called `name`, on `worker`. The answer comes within `limit_ms`; none at
-    /// all: the worker is gone.
+    /// Sends `request` to the member called `name`, on `worker`. The result is sent within `limit_ms`; if
+    /// there is none, the worker is gone.
     ///
     /// # Errors
     /// [`GroupControlError::UnknownMember`].
@@ -85,7 +85,7 @@ impl Group {
                 let mut test = Testing::new(&worker, address, &settings.protocol);
                 let asked = test.run(request, &settings, limit_ms);
                 let error = within(limit_ms, asked).await;
-                // Who asked may be gone.
+                // The receiver may be gone.
                 let _ = tell.send(test.end(error));
             });
         });
@@ -93,25 +93,25 @@ impl Group {
     }
 }
 
-/// A GET of the operator's own to one server.
+/// The operator's own GET request to one server.
 #[derive(Clone, Debug)]
 pub struct Question {
     /// Path and query, percent-encoded.
     pub target: String,
     /// Field Host; `None`: the server's address.
     pub host: Option<String>,
-    /// Further fields.
+    /// Additional fields.
     pub fields: Vec<(&'static str, String)>,
     /// Field User-Agent.
     pub agent: &'static str,
-    /// Bytes of the body after which no more are waited for.
+    /// Bytes of the body after which reading stops.
     pub body_bytes_max: u64,
-    /// Bytes of the body that the answer has.
+    /// Bytes of the body that are returned.
     pub body_bytes_kept: usize,
 }
 
 impl Question {
-    /// That of an operator's test; the host of checks is that of tests, too.
+    /// The request of a test; its default host is that of checks.
     fn of_test(target: String, host: Option<String>, check: &CheckSettings) -> Self {
         Self {
             target,
@@ -124,7 +124,7 @@ impl Question {
     }
 }
 
-/// Asks a server once, on a connection of its own, which counts nowhere; the answer comes within
+/// Sends one request to a server on a connection of its own, which is not counted; returns within
 /// `limit_ms`.
 pub async fn ask_once(
     worker: &Rc<Worker>,
@@ -141,7 +141,7 @@ pub async fn ask_once(
     test.end(error)
 }
 
-/// Why there is no whole answer, if there is none within `limit_ms`.
+/// Why there is no complete response within `limit_ms`, if there is none.
 async fn within(limit_ms: u64, asked: impl Future<Output = Result<(), String>>) -> Option<String> {
     match tokio::time::timeout(Duration::from_millis(limit_ms), asked).await {
         Ok(asked) => asked.err(),
@@ -156,16 +156,16 @@ struct Testing<'a> {
     began: Instant,
     test: MemberTest,
     body: Vec<u8>,
-    /// Bytes of the body after which no more are waited for, and those that the answer has.
+    /// Bytes of the body after which reading stops, and those that are returned.
     body_bytes_max: u64,
     body_bytes_kept: usize,
-    /// Bytes of the answer, with all around it, that may still come.
+    /// Bytes of the response, including its framing, that may still be received.
     bytes_left: u64,
     stderr_lines: usize,
     interim_responses: usize,
 }
 
-/// Whether the answer is complete.
+/// Whether the response is complete.
 type IsWhole = bool;
 
 impl<'a> Testing<'a> {
@@ -186,7 +186,7 @@ impl<'a> Testing<'a> {
         }
     }
 
-    /// Sends what an operator wants, and says what a check makes of it where that says more.
+    /// Sends the operator's request, and adds the result of a check if that is more informative.
     async fn run(
         &mut self,
         request: TestRequest,
@@ -237,7 +237,7 @@ impl<'a> Testing<'a> {
         Ok((out, wire))
     }
 
-    /// Checks ask FastCGI applications for what is no script.
+    /// Checks request a target from FastCGI applications that is not a script.
     fn start_check(&self, question: &Question) -> Result<(Vec<u8>, AnswerDecoder), String> {
         let MemberProtocol::Fcgi(_) = self.protocol else { return self.start(question) };
         let (mut out, path) = (Vec::new(), question.target.as_bytes());
@@ -272,12 +272,13 @@ impl<'a> Testing<'a> {
                 return self.closed(&mut wire);
             }
             self.bytes_left = self.bytes_left.saturating_sub((pending.len() - before) as u64);
-            // Clients of this worker have their turn, however fast the member sends.
+            // Lets this worker's clients proceed, however fast the member sends.
             tokio::task::yield_now().await;
         }
     }
 
-    /// Whether a 403 comes from a servlet engine that wants another secret, not from an application.
+    /// Determines whether a 403 is from a servlet engine that expects another secret, not from an
+    /// application.
     async fn explain_refusal(&mut self, settings: &GroupSettings) -> Result<(), String> {
         let is_ajp = matches!(self.protocol, MemberProtocol::Ajp(_));
         if is_ajp && self.test.status == Some(403) {
@@ -304,7 +305,7 @@ impl<'a> Testing<'a> {
         result
     }
 
-    /// Takes what it can of what came.
+    /// Handles as many of the received bytes as possible.
     fn receive(
         &mut self,
         wire: &mut AnswerDecoder,
@@ -346,7 +347,7 @@ impl<'a> Testing<'a> {
         codec: &mut GatewayCodec,
         pending: &mut Vec<u8>,
     ) -> Result<IsWhole, String> {
-        // Nothing is moved before all is read: records may be of one byte each.
+        // Bytes are moved only after all were read: records may be of one byte each.
         let mut at = 0;
         loop {
             let rest = &pending[at..];
@@ -366,7 +367,8 @@ impl<'a> Testing<'a> {
         }
     }
 
-    /// The head of an answer, without the fields that `is_left_out`; `None`: an interim one.
+    /// Handles the head of a response, without the fields for which `is_left_out`; `None`: it is an interim
+    /// response.
     fn head(
         &mut self,
         bytes: &[u8],
@@ -389,7 +391,7 @@ impl<'a> Testing<'a> {
         BodyDecoder::new(head.framing, &RESPONSE_BODY).map(Some).map_err(|it| it.to_string())
     }
 
-    /// A line for the log of the application; an endless log is cut.
+    /// Records a line of the application's standard error; an endless log is cut.
     fn stderr(&mut self, line: &[u8]) {
         self.stderr_lines += 1;
         if self.stderr_lines <= TEST_STDERR_LINES_MAX {
@@ -413,7 +415,7 @@ impl<'a> Testing<'a> {
         Ok(self.test.is_cut)
     }
 
-    /// The member has closed its side.
+    /// Handles the end of the member's side.
     fn closed(&mut self, wire: &mut AnswerDecoder) -> Result<(), String> {
         match wire {
             AnswerDecoder::Http(None) => Err("the connection ended before the answer".to_owned()),
@@ -436,12 +438,12 @@ impl<'a> Testing<'a> {
 }
 
 enum AnswerDecoder {
-    /// The body, once the head came.
+    /// The decoder of the body, after the head.
     Http(Option<BodyDecoder>),
     Gateway(GatewayCodec),
 }
 
-/// What the codec has made of the protocol's own framing.
+/// Fields that the codec derived from the protocol's own framing.
 fn is_of_codec(name: &str) -> bool {
     name.eq_ignore_ascii_case("transfer-encoding")
 }

@@ -1,4 +1,4 @@
-//! A request on its way to a member, in the member's protocol; lives through all attempts.
+//! A request to a member, in the member's protocol; used for all attempts.
 
 use skep_http::RequestHead;
 use skep_http::forward::Forward;
@@ -13,7 +13,7 @@ pub(super) enum Outbound {
 }
 
 impl Outbound {
-    /// Whether anything of the request may have reached the member.
+    /// Whether any part of the request may have reached the member.
     pub(super) fn is_begun(&self) -> bool {
         match self {
             Self::Http(upload) => upload.is_begun(),
@@ -21,7 +21,7 @@ impl Outbound {
         }
     }
 
-    /// Whether the member has the request to its last byte.
+    /// Whether the member has the whole request.
     pub(super) fn is_complete(&self) -> bool {
         match self {
             Self::Http(upload) => upload.is_complete(),

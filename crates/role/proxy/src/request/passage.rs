@@ -1,5 +1,5 @@
-//! A response on its way to the client: the head, rebuilt; the body, framed anew. The same for all
-//! protocols of members.
+//! Passes a response to the client: the head, rebuilt, and the body, framed again. The same for all protocols
+//! of members.
 
 use skep_http::limits::NODE_RESPONSE_HEAD;
 use skep_http::{FieldSlots, Method, ResponseFraming, ResponseHead, parse_response};
@@ -12,32 +12,32 @@ use crate::request::read_ahead::is_event_stream;
 use crate::request::recipient::{Recipient, Tapped};
 use crate::request::times::Silence;
 
-/// What of a response was passed to the client.
+/// The part of a response that was passed to the client.
 #[derive(Default)]
 pub(super) struct Passage {
-    /// How the body is delimited for the client, since the head was passed on.
+    /// How the body is delimited for the client, once the head was passed on.
     framing: Option<ResponseFraming>,
-    /// What encodes the body for the client, and what it encoded last.
+    /// The encoder of the body for the client, and its last output.
     coder: Option<Box<dyn BodyCoder>>,
     encoded: Vec<u8>,
-    /// It has bytes that it has not given back.
+    /// The encoder holds bytes that were not output yet.
     is_coder_behind: bool,
-    /// It may be silent for as long as a tunnel: events come when there are some.
+    /// It may be silent for as long as a tunnel: events are sent when there are any.
     is_event_stream: bool,
 }
 
 impl Passage {
-    /// Whether the client gets the body in chunks.
+    /// Whether the body is sent to the client in chunks.
     pub(super) fn is_chunked(&self) -> bool {
         self.framing == Some(ResponseFraming::Chunked)
     }
 
-    /// Whether the head was passed on and is all that the client gets: no byte of a body follows.
+    /// Whether the head was passed on and is all that is sent: no byte of a body follows.
     pub(super) fn is_only_head(&self) -> bool {
         self.framing == Some(ResponseFraming::None)
     }
 
-    /// Time without a byte of the body that is a fault of the member, in milliseconds.
+    /// Time without a byte of the body after which the member counts as failed, in milliseconds.
     pub(super) fn silence_ms_max(&self, silence: &Silence) -> u64 {
         match self.is_event_stream {
             true => silence.between_events_ms,
@@ -45,7 +45,8 @@ impl Passage {
         }
     }
 
-    /// Passes the head of a final response on, with what it says of the member's places in the words of clients.
+    /// Passes the head of a final response on, with the member's locations rewritten to those that clients
+    /// use.
     pub(super) fn begin(
         &mut self,
         head: &ResponseHead<'_, '_>,
@@ -83,7 +84,7 @@ impl Passage {
         in_flight.note_head(head);
         if let ResponseFraming::Length(bytes) = head.framing {
             in_flight.owe(bytes);
-            // Of others it is not the object, or not all of it.
+            // The body of another response is not the object, or not all of it.
             if head.status == 200 && asked.method == Method::Get {
                 in_flight.object_is(bytes);
             }
@@ -113,8 +114,8 @@ impl Passage {
         if reply.is_taken() { Ok(()) } else { self.pass(data, reply) }
     }
 
-    /// The member sends nothing for now: what waited to be encoded with more is passed on. Whether there was
-    /// anything.
+    /// Called when the member sends nothing for now: passes on bytes that the encoder holds. Returns whether
+    /// there were any.
     pub(super) fn pause(&mut self, reply: &mut Recipient<'_, '_>) -> Result<bool, Cause> {
         match std::mem::take(&mut self.is_coder_behind) {
             true => self.encode(&[], true, reply).map(|()| true),
@@ -122,7 +123,7 @@ impl Passage {
         }
     }
 
-    /// Passes the end on; `trailers` are whole lines.
+    /// Passes the end on; `trailers` are complete field lines.
     pub(super) fn finish(
         &mut self,
         trailers: &[u8],
@@ -187,7 +188,7 @@ impl Passage {
     }
 }
 
-/// Passes what was encoded, if anything: a chunk without bytes would be the last one.
+/// Passes encoded bytes on, if there are any: an empty chunk would end the body.
 fn pass_bytes(data: &[u8], reply: &mut Recipient<'_, '_>) {
     if !data.is_empty() {
         reply.pass_body(data);

@@ -1,6 +1,6 @@
-//! CPING before a request: whether a servlet engine is there at the other end of a connection that was
-//! idle for long. It may have died without a word, and a request that may not be sent twice would be
-//! lost with it (`ping` of mod_proxy_ajp, `cping` of mod_jk).
+//! CPING before a request: tests whether a servlet engine is still at the other end of a connection
+//! that was idle for long. It may have died silently, and a request that must not be sent twice would
+//! be lost (`ping` of mod_proxy_ajp, `cping` of mod_jk).
 //!
 //! ```text
 //!  kept, idle for long --CPING--> CPONG in time: it gets the request
@@ -8,7 +8,7 @@
 //!                         '-- silence: a new one --CPING--> CPONG in time: it gets the request
 //!                                                   '-- another member
 //! ```
-//! A member that was silent is asked before each request, until it answers.
+//! A member that was silent must answer a CPING before each request, until it does.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -21,23 +21,23 @@ use crate::members::member::SharedMember;
 use crate::members::protocol::{MemberProtocol, PingSettings};
 use crate::worker_balancer::PickedMember;
 
-/// What came of a CPING.
+/// The result of a CPING.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PingOutcome {
     Answered,
-    /// The connection ended, or is none of AJP.
+    /// The connection ended, or the answer was not AJP.
     Broken,
-    /// Nothing came in time: so may be the whole member.
+    /// Nothing was received in time: the whole member may be down.
     Silent,
 }
 
-/// `lease`, a connection to `target`, if it may get a request.
+/// Returns `lease`, a connection to `target`, if it may get a request.
 pub(super) async fn if_answered(lease: PooledConn, target: &PickedMember) -> Option<PooledConn> {
     let member = target.member();
     let is_due =
         |it: &PingSettings| member.is_silent() || lease.reused && lease.idle_ms >= it.idle_ms;
     match settings(target).filter(is_due) {
-        // By itself: it is rare, and large.
+        // Boxed because it is rare and large.
         Some(ping) => Box::pin(answers(&lease, member, ping.timeout_ms)).await.then_some(lease),
         None => Some(lease),
     }

@@ -1,12 +1,12 @@
 //! The part of a response that its client has not taken: read from the member as fast as it sends, so that
-//! its place is free for another request before a slow client has all.
+//! its slot is free for another request before a slow client has everything.
 //!
 //! ```text
 //!   member -- client takes all --> output -> client
 //!   member -- client is behind --> memory, then spool -> output -> client
 //! ```
-//! What a client takes at once never waits here. Nor do events, or responses whose application says
-//! `X-Accel-Buffering: no` (nginx's field): for these the member waits for the client.
+//! Bytes that a client takes at once never wait here. Neither do events, or responses with the
+//! application's `X-Accel-Buffering: no` (nginx's field): for these the member waits for the client.
 
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll};
@@ -21,30 +21,31 @@ use crate::members::settings::Buffering;
 use crate::request::asked::ReplyRules;
 use crate::request::collected_body::SPOOL_FAILED;
 
-/// The field by which an application says whether its response is read ahead.
+/// The field by which an application determines whether its response is read ahead.
 pub const BUFFERING_FIELD: &str = "x-accel-buffering";
 
-/// The body of a response behind its head, on the way to the client.
+/// The body of a response after its head, on the way to the client.
 #[derive(Default)]
 pub(super) struct ClientBody {
-    /// The client gets it in chunks.
+    /// Whether the client is sent chunks.
     pub(super) is_chunked: bool,
-    /// Where it may be read ahead to.
+    /// The buffers into which it may be read ahead.
     source: Option<(Arc<BodyBuffers>, u64)>,
-    /// Since the client was first behind.
+    /// Created when the client is behind for the first time.
     ahead: Option<Box<BodyBuffer>>,
-    /// Bytes wait: others must not pass them.
+    /// Bytes are waiting: later ones must not overtake them.
     is_behind: bool,
-    /// The member has sent all; these are the trailers.
+    /// The trailers, once the member has sent everything.
     end: Option<Vec<u8>>,
-    /// Bytes that were read ahead.
+    /// Number of bytes read ahead.
     bytes: u64,
-    /// Scratch for the line before a chunk.
+    /// Scratch buffer for the line before a chunk.
     chunk_line: Vec<u8>,
 }
 
 impl ClientBody {
-    /// The response of `head` is read ahead, if everybody agrees; `is_events`: it never is.
+    /// Allows to read the response of `head` ahead, if the group, the route and the application do;
+    /// `is_events`: never.
     pub(super) fn allow(
         &mut self,
         head: &ResponseHead<'_, '_>,
@@ -66,7 +67,7 @@ impl ClientBody {
         }
     }
 
-    /// Whether there is room for one more read while the client is behind; what comes waits for it.
+    /// Whether there is room for one more read while the client is behind.
     pub(super) fn has_room(&mut self, cx: &mut TaskContext<'_>) -> bool {
         let Some((buffers, memory_bytes_max)) = &self.source else { return false };
         let new = || Box::new(buffers.body(*memory_bytes_max));
@@ -76,7 +77,7 @@ impl ClientBody {
         has_room
     }
 
-    /// Whether bytes wait.
+    /// Whether bytes are waiting.
     pub(super) fn is_behind(&self) -> bool {
         self.is_behind
     }
@@ -86,7 +87,7 @@ impl ClientBody {
         self.bytes
     }
 
-    /// Passes `data` on to the client, or keeps it behind what waits.
+    /// Passes `data` on to the client, or appends it to the waiting bytes.
     pub(super) fn pass(&mut self, data: &[u8], reply: &mut Reply<'_>) {
         if let Some(ahead) = self.ahead.as_mut().filter(|_| self.is_behind) {
             ahead.push(data);
@@ -96,7 +97,7 @@ impl ClientBody {
         write_piece(data, self.is_chunked.then_some(&mut self.chunk_line), reply);
     }
 
-    /// The member has sent all; `trailers` are whole lines.
+    /// Records that the member has sent everything; `trailers` are complete field lines.
     pub(super) fn finish(&mut self, trailers: &[u8], reply: &mut Reply<'_>) {
         if !self.is_chunked {
             return;
@@ -108,10 +109,10 @@ impl ClientBody {
         }
     }
 
-    /// Moves the next bytes that wait to the client's output. Ready with whether there were any.
+    /// Moves the next waiting bytes to the client's output. Returns whether there were any.
     ///
     /// # Errors
-    /// The disk does not give them back.
+    /// The disk cannot be read.
     pub(super) fn poll_next(
         &mut self,
         cx: &mut TaskContext<'_>,
@@ -120,7 +121,7 @@ impl ClientBody {
         let Some(ahead) = self.ahead.as_mut().filter(|_| self.is_behind) else {
             return Poll::Ready(Ok(false));
         };
-        // Not kept: a client that stands still would have it for nothing.
+        // Not kept: it would be wasted on a client that takes nothing.
         let mut piece = Vec::new();
         match ahead.poll_take(cx, &mut piece, READ_BYTES as usize) {
             Poll::Pending => Poll::Pending,
@@ -142,7 +143,7 @@ impl ClientBody {
         }
     }
 
-    /// Leaves scarce memory while the client takes nothing.
+    /// Releases scarce memory while the client takes nothing.
     pub(super) fn settle(&mut self, cx: &mut TaskContext<'_>) {
         if let Some(ahead) = self.ahead.as_mut().filter(|_| self.is_behind) {
             ahead.settle(cx);
@@ -156,7 +157,7 @@ impl ClientBody {
     }
 }
 
-/// Appends bytes of a body; as a chunk if there is a `line` to write its length to.
+/// Appends bytes of a body; as a chunk if there is a `line` buffer for its head.
 fn write_piece(data: &[u8], line: Option<&mut Vec<u8>>, reply: &mut Reply<'_>) {
     let Some(line) = line else { return reply.body_copy(data) };
     line.clear();

@@ -1,5 +1,5 @@
-//! The recipient of a response: a client, or a cache that sees it first, and may take it or copy it for all
-//! who wait for it. A cache may ask without any client.
+//! The recipient of a response: a client, or a cache that sees it first and may take it, or copy it for all
+//! waiting requests. A cache may also send a request without a client.
 //!
 //! ```text
 //!   head --> tap? --pass--> client, with further lines <--.
@@ -9,8 +9,8 @@
 //!            tap: body, end <-----------------------------' the client leaves
 //! ```
 //!
-//! Invariants: no client has seen any byte of a response that a tap has taken. A client and a tap that
-//! copies get the same bytes; a fault of one does not end the response for the other.
+//! Invariants: a client is sent no byte of a response that a tap has taken. A client and a tap that copies
+//! get the same bytes; a fault of one does not end the response for the other.
 
 use std::borrow::Cow;
 use std::future::poll_fn;
@@ -28,60 +28,60 @@ use crate::request::coding::CodedReply;
 use crate::request::copy_wait::CopyWait;
 use crate::request::read_ahead::ClientBody;
 
-/// Sees the final response before the client does, and may take it. Without a client, it is all
-/// that there is.
+/// Observes the final response before the client does, and may take it. Without a client, a tap is the only
+/// recipient.
 pub trait Tap {
-    /// The head of the final response came. Once for each request, since nothing is tried again
-    /// behind a head.
+    /// Called with the head of the final response, once for each request, since nothing is retried after a
+    /// head.
     fn head(&mut self, head: &ResponseHead<'_, '_>) -> Tapped;
 
-    /// A response that is not passed begins a session: lines for the client, if it gets a reply of
-    /// its own in its place.
+    /// Called if a response that is not passed begins a session: `lines` are for the client, if it is sent
+    /// another reply instead.
     fn begin_session(&mut self, _lines: &[u8]) {}
 
     /// A piece of the body of a response that was taken or is copied.
     fn body(&mut self, data: &[u8]) -> TapBody;
 
-    /// A response that was taken or copied is complete, by the protocol's own end.
+    /// Called when a response that was taken or copied is complete according to the protocol.
     fn end(&mut self);
 
-    /// The copy has waited for the client for too long: it is over.
+    /// Called when the copy has waited too long for the client: it ends.
     fn held_up(&mut self) {}
 
-    /// Ready when what was made of the head may go to the client.
+    /// Ready when the effects of the head are complete, so that the response may be sent to the client.
     fn poll_ready(&mut self, _cx: &mut TaskContext<'_>) -> Poll<()> {
         Poll::Ready(())
     }
 
-    /// Whether the request goes on although its client has left: others wait.
+    /// Whether the request continues after its client has disconnected, because other requests wait.
     fn outlives_client(&self) -> bool;
 
-    /// Whether the request may wait for the member of its session: not while others wait for it, whom any
-    /// member may answer.
+    /// Whether the request may wait for the member of its session: not while other requests, which any
+    /// member may answer, wait for it.
     fn may_wait_for_session(&self) -> bool {
         true
     }
 }
 
-/// What becomes of a response.
+/// How a response is handled.
 #[derive(Debug)]
 pub enum Tapped {
-    /// The client gets it, with these further lines.
+    /// The client is sent it, with these additional lines.
     Pass(Vec<u8>),
-    /// The same; the tap gets the body, too.
+    /// The same, and the tap gets the body, too.
     Copy(Vec<u8>),
-    /// The tap takes it.
+    /// The tap takes it; the client is sent nothing.
     Take,
-    /// Nobody wants it: the requester goes on, while the rest is read for a moment.
+    /// It is not needed: the requester continues, while the rest is read for a moment.
     Stop,
 }
 
-/// What becomes of the rest of a response that was taken or is copied.
+/// How the rest of a response that was taken or is copied is handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TapBody {
-    /// The tap wants it.
+    /// The tap needs it.
     Go,
-    /// It does not; if it has taken the response, nobody does.
+    /// The tap does not need it; if the tap has taken the response, nothing does.
     Stop,
 }
 
@@ -98,28 +98,28 @@ pub(super) struct Recipient<'a, 'c> {
     context: Rc<Context>,
     ends: Ends,
     state: TapState,
-    /// Of a response that is passed or copied.
+    /// For a response that is passed or copied.
     client_body: ClientBody,
-    /// Of one that is copied.
+    /// For a response that is copied.
     copy_wait: CopyWait,
-    /// Why the client gets no more of what the tap goes on with.
+    /// The reason why the client gets no more of a response that the tap continues to receive.
     client_fault: Option<ExchangeError>,
-    /// Bytes that the tap has got.
+    /// Number of bytes passed to the tap.
     tapped_bytes: u64,
-    /// Bytes that were encoded for the client, or will be with more.
+    /// Number of bytes given to the encoder for the client.
     coded_bytes: u64,
-    /// Of a request without a client.
+    /// For a request without a client.
     summary: Summary,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TapState {
-    /// No head came yet.
+    /// No head was received yet.
     Waits,
-    /// The tap has the response.
+    /// The tap gets the response.
     Taken,
     Stopped,
-    /// The client gets the response.
+    /// The client is sent the response.
     Passed,
     /// Both get it.
     Copied,
@@ -136,7 +136,7 @@ impl<'a, 'c> Recipient<'a, 'c> {
         Self::new(Rc::clone(exchange.context()), ends, Some(exchange), tap)
     }
 
-    /// A tap alone; `ends` are those of the client in whose place it asks.
+    /// A tap only; `ends` are those of the client on whose behalf it asks.
     pub(super) fn of_tap(context: &Rc<Context>, ends: Ends, tap: &'a mut (dyn Tap + 'a)) -> Self {
         Self::new(Rc::clone(context), ends, None, Some(tap))
     }
@@ -176,7 +176,7 @@ impl<'a, 'c> Recipient<'a, 'c> {
         self.exchange.as_mut().map(|exchange| &mut exchange.body)
     }
 
-    /// The client, for what only one can have: tunnels.
+    /// The client, if there is one: needed for tunnels.
     pub(super) fn client(&mut self) -> Option<&mut Exchange<'c>> {
         self.exchange.as_deref_mut()
     }
@@ -190,7 +190,7 @@ impl<'a, 'c> Recipient<'a, 'c> {
         self.tap.as_ref().is_none_or(|tap| tap.may_wait_for_session())
     }
 
-    /// Records something for the log.
+    /// Records values for the log.
     pub(super) fn note(&mut self, note: impl FnOnce(&mut Summary)) {
         match &mut self.exchange {
             Some(exchange) => note(exchange.reply.write().summary()),
@@ -198,7 +198,7 @@ impl<'a, 'c> Recipient<'a, 'c> {
         }
     }
 
-    /// Ready when nobody waits for the response any more.
+    /// Ready when no one waits for the response any more.
     pub(super) fn poll_left(&self, cx: &TaskContext<'_>) -> Poll<()> {
         match &self.exchange {
             Some(exchange) if self.state == TapState::Passed || !self.outlives_client() => {
@@ -212,13 +212,13 @@ impl<'a, 'c> Recipient<'a, 'c> {
         self.tap.as_ref().is_some_and(|tap| tap.outlives_client())
     }
 
-    /// Whether some of the response was passed on.
+    /// Whether part of the response was passed on.
     pub(super) fn is_begun(&self) -> bool {
         let of_client = self.exchange.as_ref().is_some_and(|exchange| exchange.reply.is_begun());
         of_client || matches!(self.state, TapState::Taken | TapState::Stopped)
     }
 
-    /// Discards the response so far. False: somebody has seen some of it.
+    /// Discards the response so far. False: part of it was already passed on.
     pub(super) fn take_back(&mut self) -> bool {
         match (self.state, self.reply()) {
             (TapState::Taken | TapState::Stopped, _) => false,
@@ -233,28 +233,28 @@ impl<'a, 'c> Recipient<'a, 'c> {
         }
     }
 
-    /// Ready when the client may see of the response.
+    /// Ready when the response may be sent to the client.
     pub(super) fn poll_ready(&mut self, cx: &mut TaskContext<'_>) -> Poll<()> {
         self.tap.as_mut().map_or(Poll::Ready(()), |tap| tap.poll_ready(cx))
     }
 
-    /// Whether nobody wants the rest of the response.
+    /// Whether the rest of the response is not needed.
     pub(super) fn is_stopped(&self) -> bool {
         self.state == TapState::Stopped
     }
 
-    /// Bytes that the client is still to take.
+    /// Bytes queued for the client.
     pub(super) fn queued_bytes(&self) -> u64 {
         self.exchange.as_ref().map_or(0, |exchange| exchange.reply.queued_bytes())
     }
 
-    /// A number that changes when something is passed on.
+    /// A number that changes when bytes are passed on.
     pub(super) fn progress(&self) -> u64 {
         self.queued_bytes() + self.tapped_bytes + self.coded_bytes + self.client_body.progress()
     }
 
-    /// Sends what the client is still to take, what was read ahead included. Ready when it has all; or
-    /// when it has failed, and the tap goes on.
+    /// Sends the bytes queued for the client, including those read ahead. Ready when all are sent, or when
+    /// the client has failed and the tap continues.
     pub(super) fn poll_flush(
         &mut self,
         cx: &mut TaskContext<'_>,
@@ -290,8 +290,8 @@ impl<'a, 'c> Recipient<'a, 'c> {
         }
     }
 
-    /// Whether one more read of the member finds room while the client is behind. A copy waits for room for
-    /// a moment only: then it is given up, and the client is waited for alone.
+    /// Whether there is room for one more read from the member while the client is behind. A copy waits
+    /// only briefly for room; then it is abandoned, and only the client is waited for.
     pub(super) fn has_room_ahead(&mut self, cx: &mut TaskContext<'_>) -> bool {
         let is_copied = self.state == TapState::Copied;
         let has_room =
@@ -307,7 +307,7 @@ impl<'a, 'c> Recipient<'a, 'c> {
         has_room
     }
 
-    /// Sends what was read ahead, when the member has sent all.
+    /// Sends the bytes read ahead, once the member has sent everything.
     pub(super) async fn send_rest(&mut self) -> Result<(), ExchangeError> {
         if self.client_body.is_behind() {
             poll_fn(|cx| self.poll_flush(cx)).await?;
@@ -315,14 +315,14 @@ impl<'a, 'c> Recipient<'a, 'c> {
         self.client_fault.take().map_or(Ok(()), Err)
     }
 
-    /// Shows the tap the head of the final response.
+    /// Passes the head of the final response to the tap.
     pub(super) fn tapped(&mut self, head: &ResponseHead<'_, '_>) -> Tapped {
         let tapped = match &mut self.tap {
             Some(tap) => tap.head(head),
             None => Tapped::Pass(Vec::new()),
         };
         self.state = match &tapped {
-            // Without a client there is nobody to pass it to.
+            // There is no client to pass it to.
             Tapped::Pass(_) if self.exchange.is_none() => TapState::Stopped,
             Tapped::Pass(_) => TapState::Passed,
             Tapped::Copy(_) if self.exchange.is_some() => TapState::Copied,
@@ -332,19 +332,19 @@ impl<'a, 'c> Recipient<'a, 'c> {
         tapped
     }
 
-    /// Tells the tap of a session that the response begins.
+    /// Informs the tap of a session that the response begins.
     pub(super) fn begin_session(&mut self, lines: &[u8]) {
         if let Some(tap) = &mut self.tap {
             tap.begin_session(lines);
         }
     }
 
-    /// Whether the tap has the response, or nobody.
+    /// Whether the client is not sent the response: the tap has it, or nothing does.
     pub(super) fn is_taken(&self) -> bool {
         matches!(self.state, TapState::Taken | TapState::Stopped)
     }
 
-    /// Gives the tap a piece of the body, if it gets any of it.
+    /// Passes a piece of the body to the tap, if it gets the body.
     pub(super) fn tap_body(&mut self, data: &[u8]) {
         let stopped = match self.state {
             TapState::Taken => TapState::Stopped,
@@ -358,7 +358,7 @@ impl<'a, 'c> Recipient<'a, 'c> {
         }
     }
 
-    /// Tells the tap that it has all, if it has.
+    /// Informs the tap of the end of the body, if it gets the body.
     pub(super) fn end_tap(&mut self) {
         if matches!(self.state, TapState::Taken | TapState::Copied)
             && let Some(tap) = &mut self.tap
@@ -371,7 +371,7 @@ impl<'a, 'c> Recipient<'a, 'c> {
         &mut self.client_body
     }
 
-    /// Counts bytes of the body that are passed on encoded, together with what follows perhaps.
+    /// Counts bytes of the body given to the encoder, which may output them later.
     pub(super) fn count_coded(&mut self, bytes: usize) {
         self.coded_bytes += bytes as u64;
     }
@@ -383,14 +383,14 @@ impl<'a, 'c> Recipient<'a, 'c> {
         }
     }
 
-    /// Passes the end of the body on; `trailers` are whole lines.
+    /// Passes the end of the body on; `trailers` are complete field lines.
     pub(super) fn finish_body(&mut self, trailers: &[u8]) {
         if let Some(exchange) = &mut self.exchange {
             self.client_body.finish(trailers, &mut exchange.reply.write());
         }
     }
 
-    /// Whether the client may get the body in other bytes than the member sent it in.
+    /// Whether the body may be encoded for the client.
     pub(super) fn is_codable(&mut self) -> bool {
         self.reply().is_some_and(|reply| reply.version() == Version::Http11)
     }
@@ -405,7 +405,7 @@ impl<'a, 'c> Recipient<'a, 'c> {
     ) -> ResponseFraming {
         const NAME_FIELD: &str = "x-skep-node";
         let Some(reply) = self.reply() else { return ResponseFraming::None };
-        // The member may have said it itself.
+        // The member may have sent the field itself.
         let is_named = !name_line.is_empty() && head.fields.get(NAME_FIELD).is_some();
         let name_line = if is_named { b"" } else { name_line };
         let version = reply.version();
@@ -439,8 +439,8 @@ impl<'a, 'c> Recipient<'a, 'c> {
         }
     }
 
-    /// Passes the head of an interim response on. A client of HTTP/1.0 must not get any
-    /// (RFC 9110 15.2).
+    /// Passes the head of an interim response on. A client of HTTP/1.0 must not be sent any (RFC 9110
+    /// 15.2).
     pub(super) fn interim(&mut self, head: &ResponseHead<'_, '_>, asked: &Asked<'_>) {
         let Some(reply) = self.reply().filter(|reply| reply.version() == Version::Http11) else {
             return;
@@ -461,7 +461,7 @@ impl<'a, 'c> Recipient<'a, 'c> {
     }
 }
 
-/// How the body is delimited: of what is encoded nobody knows the length before.
+/// How the body is delimited: the length of an encoded body is not known in advance.
 fn framing_of(head: &ResponseHead<'_, '_>, coded: Option<&CodedReply>) -> ResponseFraming {
     match head.framing {
         ResponseFraming::Length(_) if coded.is_some_and(|coded| coded.body.is_some()) => {

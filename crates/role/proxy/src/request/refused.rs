@@ -1,36 +1,35 @@
-//! What became of a request that no member answered.
+//! The outcome of a request without a member's response.
 
 use skep_engine::ExchangeError;
 
 /// A request was not answered with a member's response.
 #[derive(Debug)]
 pub enum ForwardError {
-    /// The client failed, or its reply can't be completed.
+    /// The client failed, or its reply cannot be completed.
     Exchange(ExchangeError),
-    /// No member answered. No reply was begun.
+    /// No member responded. No reply was begun.
     Refused(Refused),
 }
 
-/// The reply to a client whose request no member answered.
+/// The reply to a client if no member responded.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Refused {
     pub status: u16,
-    /// Whole field lines: when the client may come back.
+    /// Complete field lines, with the time after which to retry.
     pub lines: Box<[u8]>,
     pub scope: RefusalScope,
-    /// A token, for the field that tells clients of the cache: why, where the status leaves that open.
+    /// The reason as a token for Cache-Status, if the status leaves it open.
     pub detail: Option<&'static str>,
 }
 
-/// Which requests would have been refused.
+/// The requests that would have been refused as well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefusalScope {
-    /// Any.
+    /// All.
     All,
-    /// Those of the same session, whose member has no room or has not answered.
+    /// Those of the same session, whose member has no room or did not respond.
     Session,
-    /// None, but this one would have to wait for the member of its session
-    /// (`Tap::may_wait_for_session`).
+    /// None; this one would have to wait for the member of its session (`Tap::may_wait_for_session`).
     Wait,
 }
 

@@ -1,7 +1,7 @@
-//! The requests that a worker has at members now, for operators who look.
+//! The requests of each worker in progress at members, for operators.
 //!
-//! Each worker has a table of its own, which no other thread touches: readers have the worker
-//! read it. So a request takes no lock for it, and in steady state no allocation.
+//! Each worker has its own table, which no other thread accesses: the worker reads it on request. A
+//! request therefore takes no lock for it and, in steady state, allocates nothing.
 
 use std::cell::RefCell;
 use std::net::IpAddr;
@@ -15,31 +15,31 @@ use crate::limits::SHOWN_PATH_BYTES_MAX;
 use crate::members::group::Group;
 use crate::worker_balancer::PickedMember;
 
-/// Longest method that is shown whole, in bytes: `BASELINE-CONTROL` (RFC 3253).
+/// Length of the longest method that is shown completely, in bytes: `BASELINE-CONTROL` (RFC 3253).
 const METHOD_BYTES_MAX: usize = 16;
 
 thread_local! {
     static TABLE: RefCell<Table> = const { RefCell::new(Table { rows: Vec::new(), free: Vec::new() }) };
 }
 
-/// A request at a member.
+/// A request in progress at a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestInFlight {
-    /// Name of the group, and the words for it and its members.
+    /// Name of the group, and the terms for it and its members.
     pub group: String,
     pub group_word: &'static str,
     pub member: String,
     pub client: IpAddr,
-    /// The beginning of it, as of the path, without its query and parameters.
+    /// The beginning of the method and of the path, which is shown without query and parameters.
     pub method: String,
     pub path: String,
-    /// Time since it was sent there.
+    /// Time since it was sent to the member, in milliseconds.
     pub age_ms: u64,
     /// Whether it was upgraded.
     pub is_tunnel: bool,
 }
 
-/// Rows, and which of them are empty.
+/// The rows, and the indexes of empty ones.
 struct Table {
     rows: Vec<Option<Row>>,
     free: Vec<usize>,
@@ -55,13 +55,13 @@ struct Row {
     is_tunnel: bool,
 }
 
-/// The beginning of a text, in place.
+/// The beginning of a text, stored inline.
 struct Cut<const N: usize> {
     bytes: [u8; N],
     len: usize,
 }
 
-/// A request in the table, until it is dropped.
+/// A request in the table; removed when dropped.
 #[derive(Debug)]
 pub(super) struct TableEntry(usize);
 
@@ -72,7 +72,7 @@ impl TableEntry {
         (method, path): (&str, &[u8]),
         began: Instant,
     ) -> Self {
-        // Parameters may hold a session's id, as `;jsessionid=` does.
+        // Parameters may contain a session id, as `;jsessionid=` does.
         let path = path.split(|byte| matches!(byte, b';' | b'?')).next().unwrap_or_default();
         let row = Row {
             group: Arc::clone(group),
@@ -106,7 +106,8 @@ impl TableEntry {
 
 impl Drop for TableEntry {
     fn drop(&mut self) {
-        // The row is dropped outside of the table: what it holds may be the last of it.
+        // The row is dropped after the borrow ends, since it may hold the last references to its
+        // contents.
         let row = TABLE.try_with(|table| {
             let mut table = table.borrow_mut();
             let row = table.rows.get_mut(self.0).and_then(Option::take);
@@ -117,11 +118,11 @@ impl Drop for TableEntry {
     }
 }
 
-/// Has `worker` tell the requests that it has at members. False: the worker is gone.
+/// Lets `worker` send its requests in progress at members. False: the worker is gone.
 pub fn tell_requests(worker: &WorkerHandle, tell: SyncSender<Vec<RequestInFlight>>) -> bool {
     worker.run(move |_| {
         let rows = TABLE.with_borrow(|table| table.rows.iter().flatten().map(Row::show).collect());
-        // Who asked may be gone.
+        // The receiver may be gone.
         let _ = tell.try_send(rows);
     })
 }

@@ -2,19 +2,19 @@
 
 use crate::members::settings::GroupSettings;
 
-/// Times in place of those of the group, in milliseconds; `None`: the group's.
+/// Timeouts that replace those of the group, in milliseconds; `None`: those of the group apply.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OwnTimes {
     pub response_timeout_ms: Option<u64>,
     pub stall_timeout_ms: Option<u64>,
 }
 
-/// How long a member may be silent, in milliseconds.
+/// Limits on a member's silence, in milliseconds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Silence {
     /// From the end of the request to the head of its response.
     pub(super) before_head_ms: u64,
-    /// Inside a body, of the request or the response.
+    /// Within a body, of the request or the response.
     pub(super) inside_body_ms: u64,
     /// Between two events, or in a tunnel.
     pub(super) between_events_ms: u64,

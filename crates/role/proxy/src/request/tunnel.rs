@@ -1,4 +1,4 @@
-//! What follows an upgrade: bytes in both directions.
+//! Forwards bytes in both directions after an upgrade.
 
 use skep_engine::{ExchangeError, TunnelEnd, tunnel};
 use skep_serve::{Pace, TimeoutCause};
@@ -11,7 +11,7 @@ use crate::request::times::Silence;
 
 impl ProxiedRequest<'_, '_, '_, '_, '_> {
     /// Copies bytes in both directions, from the 101 on. Bytes that the client sent after its
-    /// request's head go to the member now and not earlier (CVE-2026-2833).
+    /// request's head are sent to the member now and not earlier (CVE-2026-2833).
     pub(super) async fn tunnel(
         &mut self,
         lease: &PooledConn,
@@ -33,11 +33,12 @@ impl ProxiedRequest<'_, '_, '_, '_, '_> {
                 in_flight.tunnelled(bytes);
                 exchange.reply.write().summary().body_bytes = bytes;
             }
-            // It takes nothing, or too little: counted like those who take a reply so.
+            // The client receives nothing, or too slowly: counted like a client that receives a
+            // reply too slowly.
             Err(error) if client.conn.timer().expired() == Some(TimeoutCause::WriteStall) => {
                 return Err(error.into());
             }
-            // One of the two is gone; so is the other then.
+            // One side has closed, so the other is closed as well.
             Err(error) => tracing::debug!(%error, "tunnel ended"),
         }
         Ok(())

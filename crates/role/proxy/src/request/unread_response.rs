@@ -1,11 +1,11 @@
-//! The rest of a response of which nobody wants more: read beside all else, for a moment, so that the
-//! member may end it and its connection carries another request. Then the connection is closed.
+//! The rest of a response that is not needed: read in the background for a moment, so that the member
+//! can complete it and the connection can be reused. Then the connection is closed.
 //!
 //! ```text
 //!   attempt --nobody wants more--> the caller goes on
 //!      '-- connection, codec, accounting --> a task: end, REST_MS or REST_BYTES_MAX
 //! ```
-//! Invariant: until then the request counts at the member, which is still at work on it.
+//! Invariant: until then the request counts at the member, which is still processing it.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
@@ -18,13 +18,13 @@ use crate::limits::{REST_BYTES_MAX, REST_MS};
 use crate::request::gateway::codec::{GatewayCodec, GatewayEvent};
 use crate::request::in_flight::InFlight;
 
-/// What becomes of the connection to a member behind a response.
+/// How the connection to a member is treated after a response.
 pub(super) enum AfterResponse {
-    /// It may carry another request.
+    /// It may be used for another request.
     Idle,
     /// The member switched protocols; these bytes followed its head.
     Switched(Vec<u8>),
-    /// Nobody wants the rest of the response.
+    /// The rest of the response is not needed.
     Unread(UnreadResponse),
     Close,
 }
@@ -37,32 +37,32 @@ pub(super) struct UnreadResponse {
 enum UnreadDecoder {
     Http {
         decoder: BodyDecoder,
-        /// The member keeps the connection behind the response.
+        /// The member keeps the connection open after the response.
         is_kept: bool,
     },
     Gateway {
         codec: Box<GatewayCodec>,
-        /// Bytes of standard error that were counted already.
+        /// Bytes of standard error that were already counted.
         counted_bytes: u64,
     },
 }
 
-/// What becomes of the connection.
+/// How the connection is treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
-    /// It may carry another request.
+    /// It may be used for another request.
     Idle,
     Close,
 }
 
 impl UnreadResponse {
-    /// Of an HTTP response. `None`: it is known to be too long to be read.
+    /// The rest of an HTTP response. `None`: it is known to be too long to be read.
     pub(super) fn of_http(decoder: BodyDecoder, is_kept: bool) -> Option<Self> {
         let is_short = decoder.left_bytes().is_none_or(|bytes| bytes <= REST_BYTES_MAX);
         is_short.then(|| Self::new(UnreadDecoder::Http { decoder, is_kept }))
     }
 
-    /// Of a reply in the protocol of `codec`.
+    /// The rest of a reply in the protocol of `codec`.
     pub(super) fn of_gateway(codec: GatewayCodec) -> Self {
         let counted_bytes = codec.stderr_dropped_bytes();
         Self::new(UnreadDecoder::Gateway { codec: Box::new(codec), counted_bytes })
@@ -92,7 +92,7 @@ impl UnreadResponse {
         }
     }
 
-    /// Reads once; `None`: more is to come.
+    /// Reads once; `None`: the end was not reached.
     fn poll_once(
         &mut self,
         cx: &Context<'_>,
@@ -139,7 +139,7 @@ fn decode(
         in_flight.receive(decoded.data.len() as u64);
         at += decoded.consumed;
     }
-    // Bytes behind a response answer nothing that was asked (RFC 9112 9.2).
+    // Bytes after a response belong to no request (RFC 9112 9.2).
     let may_stay = is_kept && at == bytes.len();
     decoder.is_done().then_some(if may_stay { End::Idle } else { End::Close })
 }
@@ -154,7 +154,7 @@ fn receive(codec: &mut GatewayCodec, bytes: &[u8], in_flight: &mut InFlight) -> 
             GatewayEvent::Stderr(line) => in_flight.log_stderr(&line),
             GatewayEvent::Flush => {}
             GatewayEvent::End if codec.is_reusable(bytes.len() - at) => return Some(End::Idle),
-            // There is one head, and the request is gone.
+            // A second head is invalid, and the request can no longer be sent.
             GatewayEvent::Head(_) | GatewayEvent::Wants | GatewayEvent::End => {
                 return Some(End::Close);
             }

@@ -1,8 +1,9 @@
-//! From the client to the member: the rebuilt head, then the client's body, what was collected of it first.
+//! From the client to the member: the rebuilt head, then the client's body, beginning with the part
+//! collected earlier.
 //!
-//! Invariants: at most `UPLOAD_BYTES_WAITING` and one read wait for the member; while the member does
-//! not take them, the client is not read (and its rate does not count). A request of which no byte
-//! was given to the kernel can be sent to another member.
+//! Invariants: at most `UPLOAD_BYTES_WAITING` and one read are queued for the member; while the member does
+//! not take them, the client is not read, and its rate is not measured. A request of which no byte was
+//! given to the kernel can be sent to another member.
 
 use std::rc::Rc;
 use std::task::{Context as TaskContext, Poll, ready};
@@ -15,23 +16,23 @@ use skep_serve::{Conn, Output, Pace, Worker};
 use crate::limits::UPLOAD_BYTES_WAITING;
 use crate::request::collected_body::{CollectedBody, pause};
 
-/// A request being sent to a member; lives through all attempts.
+/// A request being sent to a member; used for all attempts.
 pub(super) struct Upload {
     worker: Rc<Worker>,
     output: Output,
     body: CollectedBody,
-    /// Scratch for chunks, which their length precedes.
+    /// Scratch buffer for chunks, whose length precedes them.
     chunk: Vec<u8>,
     is_chunked: bool,
-    /// All of the client's body is in `output`, or was.
+    /// Whether the whole of the client's body was written to `output`.
     is_body_read: bool,
-    /// The kernel took some bytes.
+    /// Whether the kernel has taken any bytes.
     is_begun: bool,
     is_over: bool,
 }
 
 impl Upload {
-    /// The request `head`, with what was collected of its body.
+    /// The request `head`, with the collected part of its body.
     pub(super) fn new(
         worker: &Rc<Worker>,
         head: &RequestHead<'_, '_>,
@@ -50,23 +51,23 @@ impl Upload {
         }
     }
 
-    /// Whether anything of the request may have reached the member.
+    /// Whether any part of the request may have reached the member.
     pub(super) fn is_begun(&self) -> bool {
         self.is_begun
     }
 
-    /// Whether all was sent, or the rest can't be sent any more.
+    /// Whether everything was sent, or the rest cannot be sent any more.
     pub(super) fn is_over(&self) -> bool {
         self.is_over
     }
 
-    /// Whether the member has the request to its last byte.
+    /// Whether the member has the whole request.
     pub(super) fn is_complete(&self) -> bool {
         self.is_over && self.is_body_read && self.output.is_empty()
     }
 
-    /// Restores the request for another connection. Possible only if none of it was sent, or if it
-    /// has no body.
+    /// Restores the request for another connection. Possible only if none of it was sent, or if it has no
+    /// body.
     pub(super) fn restart(&mut self, head: &RequestHead<'_, '_>, forward: &Forward<'_>) {
         self.is_over = false;
         if !self.is_begun {
@@ -78,8 +79,8 @@ impl Upload {
         self.is_begun = false;
     }
 
-    /// Moves as many bytes as possible. Ready when all is sent, or when the member takes no more: its
-    /// response may still be read then.
+    /// Moves as many bytes as possible. Ready when everything was sent, or when the member accepts no more:
+    /// its response may still be read then.
     pub(super) fn poll(
         &mut self,
         cx: &mut TaskContext<'_>,
@@ -93,7 +94,7 @@ impl Upload {
                 if self.is_body_read {
                     break;
                 }
-                // Whether the client is too slow, its own deadline says.
+                // The client's own deadline determines whether it is too slow.
                 ready!(read);
                 continue;
             }
@@ -111,15 +112,15 @@ impl Upload {
         }
         self.is_over = true;
         if self.output.is_empty() {
-            // Others send meanwhile.
+            // Other requests can use the buffer meanwhile.
             self.give_output_back();
         }
-        // If the member takes no more, nobody reads on; the client is not to blame.
+        // If the member accepts no more, the body is not read; the client is not to blame.
         pause(body);
         Poll::Ready(Ok(()))
     }
 
-    /// Reads more of the client's body while few bytes wait for the member. Ready when any were
+    /// Reads more of the client's body while few bytes are queued for the member. Ready when any were
     /// processed.
     fn poll_body(
         &mut self,
@@ -164,7 +165,7 @@ fn with_head(worker: &Worker, head: &RequestHead<'_, '_>, forward: &Forward<'_>)
     output
 }
 
-/// Appends a chunk, and behind the last one the trailers.
+/// Appends a chunk, and after the last one the trailers.
 fn write_chunk(out: &mut Vec<u8>, chunk: &[u8], trailers: Option<&[u8]>) {
     if !chunk.is_empty() {
         encode::write_chunk_head(out, chunk.len());

@@ -1,6 +1,6 @@
-//! Keeps regions within the store's capacity. Their space is not reused: when they take too
-//! much, the live segments of the thinnest ones are compacted, as in log-structured memory
-//! (Rumble et al., FAST '14); segments that no compaction can make room for are evicted.
+//! Keeps regions within the store's capacity. Their space is not reused: when they use too
+//! much, the live segments of the thinnest regions are compacted, as in log-structured memory
+//! (Rumble et al., FAST '14); where compaction cannot make room, segments are evicted.
 
 use std::io;
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use crate::buffer::Buffer;
 use crate::limits::{PINNED_BYTES_MAX, REGION_BYTES, THIN_PERMILLE_MAX};
 use crate::segment::Segment;
 
-/// The thread that cleans a store: copies memory, some milliseconds' worth, which is
-/// nothing for a worker. Ends with the store.
+/// The thread that cleans a store. It copies memory for some milliseconds, which would be too
+/// long on a worker. Ends with the store.
 #[derive(Debug)]
 pub(crate) struct Cleaner {
-    /// Has room for one call: what comes meanwhile is cleaned as well.
+    /// Holds one call: calls that arrive meanwhile are covered by it.
     calls: SyncSender<()>,
 }
 
@@ -36,7 +36,7 @@ impl Cleaner {
 }
 
 impl SegmentStore {
-    /// Has the store cleaned whenever that is necessary; once.
+    /// Starts the thread that cleans the store when necessary. May be called only once.
     pub fn start_cleaner(self: &Arc<Self>) -> io::Result<()> {
         let cleaner = Cleaner::start(self)?;
         assert!(self.cleaner.set(cleaner).is_ok(), "a store has one cleaner");
@@ -48,17 +48,18 @@ impl SegmentStore {
         if let Some(cleaner) = self.cleaner.get()
             && self.is_crowded()
         {
-            // If it is full the cleaner is on its way.
+            // If the channel is full, the cleaner is about to run.
             let _ = cleaner.calls.try_send(());
         }
     }
 
-    /// Makes regions fit the capacity.
+    /// Brings regions within the capacity.
     pub(super) fn clean(self: &Arc<Self>) {
-        // What is pinned stays; after as many rounds as there are regions
-        // there is no more to be had.
+        // Pinned segments stay; after twice as many rounds as there are regions, no more can be
+        // freed.
         let mut rounds = 2 * self.thinnest().len();
-        // What is being filled there, or pinned, keeps a region: the next one may be free.
+        // Segments being filled or pinned keep a region alive: the next one may be freed
+        // instead.
         let mut emptied: Vec<*const Region> = Vec::new();
         while self.is_crowded() && rounds > 0 {
             rounds -= 1;
@@ -77,15 +78,16 @@ impl SegmentStore {
         self.lock().arena.as_mut().map(Arena::thinnest).unwrap_or_default()
     }
 
-    /// Segments that come in, or that replies still pin, have memory beyond the
-    /// capacity, up to a bound: they must not drive out what will be asked for.
+    /// Whether the cleaner must run. Segments being filled, or still pinned by replies, have
+    /// memory beyond the capacity, up to a bound: they must not evict segments that will be
+    /// requested.
     fn is_crowded(&self) -> bool {
         let beside_bytes = self.beside_bytes().min(PINNED_BYTES_MAX);
         let kept_bytes = self.taken_bytes().saturating_sub(beside_bytes);
         kept_bytes + u64::from(REGION_BYTES) > self.capacity_bytes
     }
 
-    /// Moves what the index still holds of `region` to another.
+    /// Moves the segments of `region` that are still in the index to other regions.
     fn empty(self: &Arc<Self>, region: &Arc<Region>) {
         for key in region.keys() {
             let (old, home) = {
@@ -107,14 +109,14 @@ impl SegmentStore {
             }
             let mut inner = self.lock();
             if inner.index.get(&key).is_some_and(|current| Arc::ptr_eq(current, &old)) {
-                // What was told of it meanwhile counts.
+                // Statuses reported during the copy count as well.
                 moved.take_after(&old);
                 inner.insert(key, moved);
             }
         }
     }
 
-    /// Lets at least `bytes` bytes leave the index.
+    /// Evicts at least `bytes` bytes from the index.
     fn evict(&self, bytes: u64) {
         let mut inner = self.lock();
         let capacity = inner.index.capacity_bytes();

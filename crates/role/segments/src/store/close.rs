@@ -1,6 +1,7 @@
-//! A store that keeps nothing for a while: what it has goes to other nodes, and its memory to the kernel.
+//! A store that keeps nothing for a while: its segments go to other nodes, and its memory to the kernel.
 //!
-//! Invariant: what fills while it is closed is read by those who wait for it, and goes with the last of them.
+//! Invariant: a segment filled while the store is closed is read by those who wait for it, and freed with
+//! the last of them.
 
 use skep_cache::S3Fifo;
 use skep_directory::limits::CHANCES;
@@ -9,7 +10,7 @@ use skep_wire::cache::SegmentName;
 use super::{Inner, SegmentStore};
 
 impl SegmentStore {
-    /// Keeps nothing from now on. What it has stays until it is let go.
+    /// Stops keeping new segments. Those already here stay until [`SegmentStore::let_go`].
     pub fn close(&self) {
         self.lock().is_closed = true;
     }
@@ -19,13 +20,13 @@ impl SegmentStore {
         self.lock().is_closed = false;
     }
 
-    /// Some of what it has, the oldest first, at most `count`.
+    /// Returns the names of the oldest segments, at most `count`.
     pub fn oldest(&self, count: usize) -> Vec<SegmentName> {
         self.lock().index.oldest(count).map(|(name, _)| *name).collect()
     }
 
-    /// Lets segments go; with `offers`, what the cluster would lose is offered to other nodes. False: too much waits to
-    /// be offered, and the rest of them is still here.
+    /// Removes segments; with `offers`, those that the cluster would lose are offered to other nodes.
+    /// Returns false if too many are waiting to be offered; the rest of `names` is then still here.
     pub fn let_go(&self, names: &[SegmentName], offers: bool) -> bool {
         let mut gone = Vec::new();
         let mut inner = self.lock();
@@ -37,7 +38,7 @@ impl SegmentStore {
             }
             let Some(segment) = inner.index.remove(name) else { continue };
             if offers {
-                // A node that goes off says nothing about how often the segment is asked for.
+                // That a node is switched off says nothing about how often the segment is requested.
                 segment.set_chances(CHANCES);
             }
             if !(offers && inner.leaving.add(*name, &segment)) {
@@ -45,19 +46,19 @@ impl SegmentStore {
             }
             gone.push(segment);
         }
-        // Memory files are closed without the lock.
+        // Memory files are closed after the lock is released.
         drop(inner);
         drop(gone);
         has_room
     }
 
-    /// Whether nothing is here, and nothing waits to be offered.
+    /// Whether no segment is here or waits to be offered.
     pub fn is_empty(&self) -> bool {
         let inner = self.lock();
         inner.index.is_empty() && inner.leaving.is_empty()
     }
 
-    /// Returns the memory of its tables, and of the region that would be filled next. Only what is empty.
+    /// Frees the memory of empty tables, and of the region that would be filled next.
     pub fn shrink(&self) {
         let mut inner = self.lock();
         let Inner { index, arena, filling, scratch, .. } = &mut *inner;

@@ -6,24 +6,25 @@ use super::SegmentStore;
 use crate::leaving::Offered;
 
 impl SegmentStore {
-    /// Waits until a segment was evicted that may be offered to other nodes. Each wakes one caller.
+    /// Waits until a segment that may be offered to other nodes is evicted. Each such segment wakes one
+    /// caller.
     pub async fn evicted_to_offer(&self) {
         self.leaving_added.notified().await;
     }
 
-    /// Whether [`SegmentStore::next_leaving`] has something; true for one caller only,
-    /// until there is no more.
+    /// Whether [`SegmentStore::next_leaving`] has a segment. Returns true to one caller only, until there
+    /// is none left.
     pub fn wants_offering(&self) -> bool {
         self.lock().leaving.wants_offering()
     }
 
-    /// The next sole or primary replica to be offered to another node. Until
-    /// [`SegmentStore::left`] it can be read.
+    /// Returns the next sole or primary replica to offer to another node. It can be read until
+    /// [`SegmentStore::left`].
     pub fn next_leaving(&self) -> Option<Offered> {
         self.lock().leaving.next()
     }
 
-    /// Ends the offer of a replica, passed on or not.
+    /// Ends the offer of a replica, whether it was passed on or not.
     pub fn left(&self, name: &SegmentName) {
         let mut inner = self.lock();
         if inner.leaving.remove(name).is_some() {
@@ -31,13 +32,14 @@ impl SegmentStore {
         }
     }
 
-    /// Whether a replica that was refused waits to be offered again: in a store that is closed, nothing takes its place.
+    /// Queues a refused replica to be offered again, and returns whether it did: only in a closed store,
+    /// in which nothing takes its place.
     pub fn offers_again(&self, offered: &Offered) -> bool {
         let mut inner = self.lock();
         inner.is_closed && inner.leaving.again(offered)
     }
 
-    /// Ends all offers: what no other node has taken by now is lost.
+    /// Ends all offers: replicas that no other node has accepted by now are lost.
     pub fn end_offers(&self) {
         let mut inner = self.lock();
         inner.leaving.set_wanted(false);
@@ -46,7 +48,7 @@ impl SegmentStore {
         }
     }
 
-    /// Stops offering until the cluster reports a node with room; waiting segments are lost.
+    /// Stops offering until the cluster reports a node with room; segments that wait are lost.
     pub fn stop_offering(&self) {
         let mut inner = self.lock();
         inner.leaving.set_wanted(false);

@@ -3,7 +3,7 @@
 use super::*;
 use skep_wire::cache::ObjectName;
 
-/// What a segment of 100 bytes is charged.
+/// The memory charged for a segment of 100 bytes.
 const SMALL_COST: u64 = 112 + crate::limits::SEGMENT_COST_BYTES;
 
 fn key(name: &str, index: u32) -> SegmentName {
@@ -96,8 +96,8 @@ fn the_first_segment_of_an_object_that_has_more_outlives_others_asked_for_as_oft
     assert_eq!(kept, [true, false, false]);
 }
 
-/// Regions whose segments die at random must not outgrow the capacity, and
-/// what survives must be what it was.
+/// Regions whose segments are dropped at random must not exceed the capacity, and surviving
+/// segments must keep their bytes.
 #[test]
 fn cleaning_bounds_memory_and_keeps_bytes() {
     const CAPACITY: u64 = REGIONS_CAPACITY_MIN;
@@ -134,7 +134,7 @@ fn cleaning_bounds_memory_and_keeps_bytes() {
     }
 }
 
-/// Whatever inserts segments, and whether or not one of them is asked for again.
+/// Whatever inserts segments, and whether or not one of them is requested again.
 #[test]
 fn the_cleaner_is_called_by_all_who_take_memory() {
     const CAPACITY: u64 = REGIONS_CAPACITY_MIN;
@@ -153,8 +153,8 @@ fn the_cleaner_is_called_by_all_who_take_memory() {
     }
 }
 
-/// A sender of a copy may lie, or be mistaken: only who knows what a name is a name
-/// of can tell.
+/// The sender of a copy may lie or be mistaken; only a node that knows what the name stands for
+/// can tell.
 #[test]
 fn a_copy_of_another_length_is_no_copy() {
     for (bytes, other) in [(100, 150), (150, 100)] {

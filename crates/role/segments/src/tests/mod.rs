@@ -1,3 +1,3 @@
-//! Tests of the memories of a cluster together.
+//! Tests of the stores of a cluster together.
 
 mod replacement;

@@ -1,5 +1,5 @@
-//! Which segments the memories of a cluster hold together: real stores and a real
-//! coordinator, seeded requests, no sockets.
+//! Which segments the stores of a cluster hold together: real stores and a real coordinator,
+//! seeded requests, no sockets.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::sync::Arc;
@@ -16,10 +16,11 @@ use crate::store::{Acquired, Filler, SegmentStore, Wanted};
 
 const OBJECTS: u32 = 2_000;
 
-/// Requests for each object, on the mean, before anything is counted.
+/// Mean number of requests per object before counting starts.
 const WARM_UP: u32 = 12;
 
-/// Requests after which coordinators hear of changes, as after a tick.
+/// The number of requests after which changes are reported to coordinators, in place of a timer
+/// tick.
 const TICK_REQUESTS: u32 = 20;
 
 struct Cluster {
@@ -28,7 +29,7 @@ struct Cluster {
     counts: Counts,
 }
 
-/// Requests by where the bytes were.
+/// Requests by the source of their bytes.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     local: u32,
@@ -42,7 +43,7 @@ impl Counts {
     }
 }
 
-/// Bytes of an object: 100 to 1,099, the same for ever.
+/// Returns the length of an object: 100 to 1,099 bytes, always the same.
 fn bytes(object: u32) -> u32 {
     100 + (u64::from(object) * 2_654_435_761 % 1_000) as u32
 }
@@ -77,7 +78,7 @@ impl Cluster {
         Self { coordinator, nodes, counts: Counts::default() }
     }
 
-    /// A client asks `node` for `object`.
+    /// Simulates a client's request to `node` for `object`.
     fn request(&mut self, node: usize, object: u32) {
         match self.nodes[node].2.acquire(wanted(object)) {
             Acquired::Ready(segment) => {
@@ -130,7 +131,8 @@ impl Cluster {
         self.coordinator.heard(Now(0), link, ended);
     }
 
-    /// What has just left `node` is offered to its successor, else to the roomiest other.
+    /// Offers the segments just evicted from `node` to their successor, otherwise to the other
+    /// node with the most room.
     fn offer(&mut self, node: usize) {
         while let Some(offered) = self.nodes[node].2.next_leaving() {
             let wanted = Wanted { name: offered.name, bytes: offered.bytes, has_more: false };
@@ -152,7 +154,7 @@ impl Cluster {
         }
     }
 
-    /// Nodes tell what has changed and ask for the status of what may leave.
+    /// Nodes report their changes and ask for the status of segments that may be evicted.
     fn tick(&mut self) {
         for (link, _, store) in &self.nodes {
             for delta in store.changes() {
@@ -170,8 +172,8 @@ impl Cluster {
         }
     }
 
-    /// Requests to nodes in turn, for objects by `draw`; what the last third of
-    /// them found.
+    /// Sends requests to the nodes in turn, for objects selected by `draw`; returns the counts
+    /// of the last third.
     fn run(&mut self, mut draw: impl FnMut() -> u32) -> Counts {
         let mut measured = Counts::default();
         for part in 0..2 {
@@ -188,7 +190,7 @@ impl Cluster {
         measured
     }
 
-    /// The directory after the last tick says what stores hold.
+    /// After a tick, the directory matches the contents of the stores.
     fn check_directory(&mut self) {
         self.tick();
         for (link, _, store) in &self.nodes {
@@ -207,7 +209,7 @@ fn data_bytes() -> u64 {
     (0..OBJECTS).map(charged).sum()
 }
 
-/// Each of `nodes` holds a fifth of the data.
+/// A cluster in which each of `nodes` nodes can hold a fifth of the data.
 fn fifths(nodes: usize) -> Cluster {
     Cluster::new(&vec![data_bytes() / 5; nodes])
 }
@@ -217,7 +219,7 @@ fn uniform(seed: u64) -> impl FnMut() -> u32 {
     move || rng.below(u64::from(OBJECTS)) as u32
 }
 
-/// By the law of Zipf with exponent 1.
+/// Zipf-distributed with exponent 1.
 fn zipf(seed: u64) -> impl FnMut() -> u32 {
     let mut rng = Rng::new(seed);
     let weights: Vec<f64> = (1..=OBJECTS).map(|rank| 1.0 / f64::from(rank)).collect();
@@ -240,7 +242,7 @@ fn print(what: &str, counts: Counts) {
 
 #[test]
 fn memories_are_one_if_all_is_asked_for_alike() {
-    // (nodes, share of the data that the memories can't hold)
+    // (nodes, share of the data that does not fit into the memories)
     for (nodes, cannot) in [(1, 0.8), (2, 0.6), (4, 0.2), (6, 0.0), (8, 0.0)] {
         let mut cluster = fifths(nodes);
         let counts = cluster.run(uniform(1));
@@ -259,7 +261,7 @@ fn what_is_hot_is_copied_and_nothing_is_lost_for_it() {
         let counts = cluster.run(zipf(2));
         print(&format!("Zipf, {nodes} nodes"), counts);
         assert!(counts.origin < alone.origin, "{nodes} nodes: {counts:?}, alone {alone:?}");
-        // More than its share of what is hot is at each node.
+        // Each node holds more than its share of the popular objects.
         assert!(counts.share(counts.local) > 0.4, "{nodes} nodes: {counts:?}");
         cluster.check_directory();
     }
@@ -270,7 +272,7 @@ fn what_is_hot_is_copied_and_nothing_is_lost_for_it() {
 
 #[test]
 fn sole_replicas_move_to_where_room_is() {
-    // One node is asked for everything; the other has only room.
+    // One node receives all requests; the other only has room.
     let mut cluster = Cluster::new(&[data_bytes() / 4, data_bytes()]);
     let mut draw = uniform(4);
     for number in 0..OBJECTS * WARM_UP {

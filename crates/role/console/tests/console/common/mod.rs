@@ -1,4 +1,4 @@
-//! A process that is not there, and bytes on sockets.
+//! A fake process, and bytes on sockets.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
 
@@ -19,8 +19,7 @@ use skep_testclient::{RawClient, request_bytes, request_with_body};
 
 pub const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
-/// A process with one service and two nodes, which does what it is told and
-/// remembers it.
+/// A process with one service and two nodes, which carries out its orders and records them.
 pub struct Fake {
     pub calls: Mutex<Vec<String>>,
     pub nodes: Mutex<Vec<NodeStatus>>,
@@ -339,7 +338,7 @@ impl Control for Fake {
     }
 }
 
-/// A console as a process has it: addresses first, then the socket.
+/// Starts a console as a process does: addresses first, then the socket.
 pub fn start(
     config: ConsoleConfig,
     control: Arc<dyn Control>,
@@ -349,7 +348,7 @@ pub fn start(
     Ok(console.serve(control)?.expect("it listens somewhere"))
 }
 
-/// A console over a fake, at all three doors.
+/// A console over a fake process, on all three listeners.
 pub struct Under {
     pub fake: Arc<Fake>,
     pub handle: ConsoleHandle,
@@ -381,7 +380,7 @@ impl Under {
     }
 }
 
-/// A reply, taken apart.
+/// A parsed reply.
 #[derive(Debug)]
 pub struct Reply {
     pub status: u16,
@@ -426,7 +425,7 @@ pub fn over_socket(path: &Path, bytes: &str) -> Reply {
 }
 
 fn exchange<S: Read + Write>(mut client: RawClient<S>, bytes: &str) -> Reply {
-    // The server may refuse and close before it has all.
+    // The server may refuse and close before it has received everything.
     client.send(bytes);
     let method = bytes.split(' ').next().unwrap_or_default();
     let reply = client.try_response_to(method).unwrap_or_else(|error| panic!("{bytes}: {error}"));

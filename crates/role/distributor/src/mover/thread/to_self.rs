@@ -1,12 +1,12 @@
-//! A node that hands connections off to itself, to measure what a move costs: figure 5 of Doh and Noh.
+//! Handoffs of a node to itself, to measure what a move costs: figure 5 of Doh and Noh.
 //!
-//! The kernel has one socket for a connection, so the donor's is closed before the receiver's is created. What
-//! was read of it is then all that there is of the connection: a creation that fails is tried again from that.
-//! When the donor waits no longer, the connection is lost, and the socket is created for the sake of its RST: one that comes
-//! late is reset. If none comes within some seconds, the client gets that with the first packet that it sends once nobody
-//! has the donor's socket any more: only that can have kept the kernel from making another one for so long.
-//! The messages of donor and receiver do not leave the process, and the flow is blocked until the new socket
-//! is started: there is nowhere to redirect it to.
+//! The kernel has one socket per connection, so the donor's is closed before the receiver's is created. The
+//! state that was read from it is then all that is left of the connection: a failed creation is retried with
+//! it. When the donor stops waiting, the connection is lost, and the socket is created only to send an RST.
+//! If no creation succeeds within some seconds, the client gets an RST in reply to its next packet, once no
+//! process holds the donor's socket any more: only that can have prevented the creation for so long. The
+//! messages between donor and receiver stay within the process, and the flow is blocked until the new socket
+//! is started, since there is nowhere to redirect it to.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -19,25 +19,25 @@ use skep_wire::handoff::lccp::Lccp;
 use super::{MoveStep, MoverThread, OrderSource, now};
 use crate::limits::{RECREATE_MS, RECREATE_MS_MAX};
 
-/// What goes on of that.
+/// The state of handoffs to this node itself.
 #[derive(Default)]
 pub(super) struct ToSelf {
-    /// What donor and receiver say to each other.
+    /// Messages between donor and receiver.
     pub(super) messages: VecDeque<Lccp>,
-    /// Creations that have failed.
+    /// Failed creations.
     failed: HashMap<OfferKey, Creation>,
 }
 
 struct Creation {
     socket: SocketId,
-    /// When it is to be tried again; `None`: it is being tried.
+    /// Time of the next attempt; `None`: one is in progress.
     due: Option<Now>,
-    /// When it failed first.
+    /// Time of the first failure.
     since: Now,
 }
 
 impl MoverThread {
-    /// What this node said to itself; false if that was nothing.
+    /// Handles the messages that this node sent to itself; false if there were none.
     pub(super) fn hear_self(&mut self) -> bool {
         let own = self.lccp.own();
         let messages = std::mem::take(&mut self.to_self.messages);
@@ -56,7 +56,7 @@ impl MoverThread {
             DonorAction::Thaw(id, _) if self.departures.is_closed(id) => {
                 self.donor.ordered(now(), id, OrderResult::Refused);
             }
-            // There is no socket; the receiver's will be reset.
+            // The donor has no socket; the receiver's will be reset.
             DonorAction::Reset(id, _) if self.departures.is_closed(id) => {
                 self.donor.ordered(now(), id, OrderResult::Done);
             }
@@ -65,7 +65,7 @@ impl MoverThread {
         None
     }
 
-    /// The order that creates the socket of a connection that comes.
+    /// The order that creates the socket of an arriving connection.
     pub(super) fn creation(&mut self, key: OfferKey, socket: SocketId) -> HandoffOrder {
         if !self.is_own(key) {
             return HandoffOrder::Create(socket);
@@ -82,13 +82,13 @@ impl MoverThread {
         let ReceiverAction::Discard(key, socket) = action else { return Some(action) };
         let own = self.incoming.socket(key).filter(|_| key.donor == self.lccp.own());
         let Some(descriptor) = own else { return Some(action) };
-        // No donor has the connection any more.
+        // The donor does not have the connection any more.
         self.orders.give(OrderSource::Nobody, HandoffOrder::Reset(socket), Some(descriptor));
         self.incoming.drop(key);
         None
     }
 
-    /// Has a creation tried again that has failed; false if it is not to be.
+    /// Schedules another attempt of a failed creation; false if there is none.
     pub(super) fn recreate(
         &mut self,
         key: OfferKey,
@@ -102,11 +102,11 @@ impl MoverThread {
         self.incoming.close_socket(key);
         let (now, since) = (now(), failed.map(|it| it.since));
         let due = match since {
-            // Most often the worker has not closed its descriptor yet: it will have, when netguard looks again.
+            // Usually the worker has not closed its descriptor yet; it will have when netguard tries again.
             None => now,
             Some(since) if now.since_ms(since) < RECREATE_MS_MAX => now.plus_ms(RECREATE_MS),
             Some(_) => {
-                // The client gets its RST with its next packet.
+                // The client gets an RST in reply to its next packet.
                 self.orders.give(OrderSource::Nobody, HandoffOrder::Forget(socket), None);
                 return false;
             }
@@ -116,7 +116,7 @@ impl MoverThread {
         true
     }
 
-    /// Tries creations again whose time has come.
+    /// Repeats the creations that are due.
     pub(super) fn recreate_due(&mut self) {
         let now = now();
         for (key, creation) in &mut self.to_self.failed {
@@ -133,7 +133,7 @@ impl MoverThread {
 }
 
 impl ToSelf {
-    /// When to call [`MoverThread::recreate_due`] at the latest.
+    /// The time at which to call [`MoverThread::recreate_due`] at the latest.
     pub(super) fn next_due(&self) -> Option<Now> {
         self.failed.values().filter_map(|creation| creation.due).min()
     }

@@ -1,4 +1,4 @@
-//! The threads that compress, and who may use them.
+//! The compression threads, and admission to them.
 //!
 //! ```text
 //!  enter --> waits for a place, at most so many do --> CompressorPermit: run, run, ... --> leaves
@@ -14,7 +14,7 @@ use crate::limits::{COMPRESSIONS_WAITING_MAX, COMPRESSOR_CORES_PART};
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// Its threads start with the first job.
+/// The threads are started by the first job.
 #[derive(Debug)]
 pub(crate) struct Compressor {
     threads: usize,
@@ -23,19 +23,19 @@ pub(crate) struct Compressor {
     jobs: OnceLock<mpsc::SyncSender<Job>>,
 }
 
-/// Too many wait already.
+/// Too many callers are waiting already.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Busy;
 
-/// The use of one thread.
+/// Permission to use one thread.
 pub(crate) struct CompressorPermit<'a> {
     compressor: &'a Compressor,
     _permit: SemaphorePermit<'a>,
-    /// Whether others wait that are more than there are threads.
+    /// Whether more callers wait than there are threads.
     pub(crate) is_hurried: bool,
 }
 
-/// One who waits.
+/// Counts one waiting caller.
 struct Waiting<'a>(&'a AtomicUsize);
 
 impl Drop for Waiting<'_> {
@@ -52,10 +52,10 @@ impl Compressor {
         Arc::new(Self { threads, places, waiting: AtomicUsize::new(0), jobs: OnceLock::new() })
     }
 
-    /// Waits for a place.
+    /// Waits for a free thread.
     ///
     /// # Errors
-    /// Too many wait; or no thread could be started.
+    /// Too many callers wait.
     pub(crate) async fn enter(&self) -> Result<CompressorPermit<'_>, Busy> {
         let before = self.waiting.fetch_add(1, Ordering::Relaxed);
         let waiting = Waiting(&self.waiting);
@@ -84,14 +84,15 @@ impl Compressor {
 }
 
 impl CompressorPermit<'_> {
-    /// Runs `job` on a thread; one at a time, so that it never waits for one. `None`: it panicked.
+    /// Runs `job` on a thread. A permit runs one job at a time, so a thread is free. `None`: the
+    /// job panicked, or no thread could be started.
     pub(crate) async fn run<T: Send + 'static>(
         &mut self,
         job: impl FnOnce() -> T + Send + 'static,
     ) -> Option<T> {
         let (done, result) = oneshot::channel();
         let job = Box::new(move || {
-            // The waiter may be gone.
+            // The receiver may be gone.
             let _ = done.send(job());
         });
         self.compressor.send(job).ok()?;
@@ -109,7 +110,7 @@ fn start(threads: usize) -> std::io::Result<mpsc::SyncSender<Job>> {
             loop {
                 let job = jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
                 let Ok(job) = job else { return };
-                // A panic ends what it was for, whose other end sees that, and not the thread.
+                // A panic ends the job but not the thread; the receiver sees the dropped sender.
                 if std::panic::catch_unwind(std::panic::AssertUnwindSafe(job)).is_err() {
                     tracing::error!("a compression ended in a panic");
                 }

@@ -1,4 +1,5 @@
-//! The heads of compressed variants, shared by all workers, and the flights of those that are being made.
+//! The heads of compressed variants, shared by all workers, and the single flights of variants in
+//! progress.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,14 +12,15 @@ use crate::backend::single_flight::{FlightRole, FlightWaiter, Flights, SingleFli
 use crate::model::object::Compressed;
 use crate::model::peer::PeerHead;
 
-/// What became of an object.
+/// The result of compressing an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CompressionOutcome {
     /// The bytes are in memory, here or on another node.
     Made(Compressed),
-    /// It gains nothing; nor will it ever.
+    /// Compression gains nothing, now or later.
     Useless,
-    /// Not now: too much is to be done, or there is no memory, or the bytes were not to be had.
+    /// Not compressed this time: too many jobs wait, there is no memory, or the object's bytes were not
+    /// available.
     Skipped,
 }
 
@@ -35,10 +37,10 @@ struct CompressedSlot {
     used: AtomicBool,
 }
 
-/// What is known under a name.
+/// The outcome recorded under a name.
 #[derive(Clone, Copy, Debug)]
 enum Known {
-    /// And the name of the bytes.
+    /// The variant, and the name of its bytes.
     Made(Compressed, SegmentName),
     Useless,
 }
@@ -53,14 +55,14 @@ impl HeadSlot for CompressedSlot {
     }
 }
 
-/// What is found of a variant.
+/// The result of a look-up of a variant.
 pub(crate) enum FoundVariant {
     Known(CompressionOutcome),
     Wait(FlightWaiter<CompressionOutcome>),
     Lead(CompressionFlight),
 }
 
-/// The only one that makes a variant on this node. Dropped, it ends without an outcome.
+/// The only task on this node that makes a variant. A flight that is dropped ends without an outcome.
 pub(crate) struct CompressionFlight {
     heads: Arc<CompressedHeads>,
     flight: SingleFlight<SegmentName, CompressionOutcome>,
@@ -72,12 +74,12 @@ impl CompressedHeads {
         Arc::new(Self { slots: HeadSlots::new(store, slots_max), flights: Flights::new() })
     }
 
-    /// Drops all of them.
+    /// Drops all entries.
     pub(crate) fn forget_all(&self) {
         self.slots.forget_all();
     }
 
-    /// The charge for a variant's head of `bytes` bytes.
+    /// Charges `bytes` for a variant's head.
     pub(crate) fn charge(&self, bytes: usize) -> Charge {
         self.slots.charge(bytes)
     }
@@ -92,7 +94,7 @@ impl CompressedHeads {
                 Known::Useless => CompressionOutcome::Useless,
             });
         }
-        // While the slots are locked: nobody may have an outcome that is not in its slot.
+        // Joined while the slots are locked: an outcome must not exist without being in its slot.
         match self.flights.join(&name) {
             FlightRole::Wait(waiter) => FoundVariant::Wait(waiter),
             FlightRole::Lead(flight) => {
@@ -101,7 +103,7 @@ impl CompressedHeads {
         }
     }
 
-    /// Drops the variant `name`: its bytes are in no memory.
+    /// Drops the variant `name`: its bytes were evicted everywhere.
     pub(crate) fn forget(&self, name: SegmentName) {
         if self.slots.lock().remove(&name).is_some() {
             self.slots.store().withdraw([name].into_iter());
@@ -112,7 +114,7 @@ impl CompressedHeads {
     pub(crate) async fn head_for_peer(&self, name: SegmentName) -> Result<PeerHead, PeerRefusal> {
         let known = self.slots.lock().get(&name).and_then(|slot| slot.outcome);
         match known {
-            // Who asks is to get the bytes here.
+            // The requester will fetch the bytes from this node.
             Some(Known::Made(made, bytes)) if self.slots.store().has(&bytes) => Ok(head_of(made)),
             Some(Known::Made(..)) => {
                 self.forget(name);
@@ -141,17 +143,17 @@ impl CompressionFlight {
         &self.heads
     }
 
-    /// A waiter for it.
+    /// A waiter for its outcome.
     pub(crate) fn waiter(&self) -> FlightWaiter<CompressionOutcome> {
         self.flight.waiter()
     }
 
-    /// Records that from now on it waits for no other node's head.
+    /// Records that from now on it does not wait for another node's head.
     pub(crate) fn makes(&self) {
         self.flight.asks_origin();
     }
 
-    /// Ends it. `bytes` is the name of the variant's bytes.
+    /// Ends the flight. `bytes` is the name of the variant's bytes.
     pub(crate) fn land(self, outcome: CompressionOutcome, bytes: Option<SegmentName>) {
         let known = match (outcome, bytes) {
             (CompressionOutcome::Made(made), Some(bytes)) => Some(Known::Made(made, bytes)),
@@ -166,14 +168,14 @@ impl CompressionFlight {
     }
 }
 
-/// `bytes (u32) digest (8 bytes)`, in the order of the network. What it says of a name is so for ever.
+/// `bytes (u32) digest (8 bytes)`, in network byte order. The contents for a name never change.
 fn head_of(made: Compressed) -> PeerHead {
     let head = [&made.bytes.to_be_bytes()[..], &made.digest].concat();
-    // A soft purge is one of the response that it is a variant of.
+    // A soft purge concerns the response that this is a variant of.
     PeerHead { fresh_ms: 0, softly_purged: PurgeStamp::NONE, head }
 }
 
-/// What another node's head says; `None`: it is none.
+/// Parses another node's head; `None`: it is invalid.
 pub(crate) fn read(peer_head: &PeerHead) -> Option<Compressed> {
     let (bytes, digest) = peer_head.head.split_first_chunk()?;
     let made = Compressed { bytes: u32::from_be_bytes(*bytes), digest: digest.try_into().ok()? };

@@ -1,4 +1,4 @@
-//! Variants of objects that nodes compress: each once in the cluster, as far as nodes share the object.
+//! Variants of objects that nodes compress: each is made once in the cluster if nodes share the object.
 //!
 //! ```text
 //!  a request accepts a coding -> CompressedHeads::find -- made ---------> a segment, as any other
@@ -10,11 +10,12 @@
 //!                                Compressor: a thread, an Encoder --> segment
 //! ```
 //!
-//! A variant has a head of its own in the cluster, under a name made of the object's version, the coding
-//! and the level. It says how long the bytes are, and their digest, which their own name contains: two
-//! nodes that compress by themselves never mix up their bytes.
+//! A variant has its own head in the cluster, under a name made of the object's version, the coding and
+//! the level. The head contains the number of bytes and their digest, which is part of the name of the
+//! bytes: two nodes that compress the same object independently never mix their bytes.
 //!
-//! Invariants: an object that broke off has no variant; a variant is one segment; no worker compresses.
+//! Invariants: an object whose transfer broke off has no variant; a variant is one segment; no worker
+//! compresses.
 
 mod compressor;
 mod heads;

@@ -8,17 +8,17 @@ use skep_wire::cache::OriginRef;
 
 use crate::peers::SegmentOrigin;
 
-/// A compressed variant as the source of its segment. Nobody can compress it again to the same bytes:
-/// what is in no memory is nowhere.
+/// A compressed variant as the source of its segment. Compressing the object again may give other
+/// bytes: a variant in no memory is lost.
 pub(crate) struct CompressedSegment(RefCell<Option<Vec<u8>>>);
 
 impl CompressedSegment {
-    /// One that was made just now.
+    /// A variant that was just made.
     pub(crate) fn made(bytes: Vec<u8>) -> Self {
         Self(RefCell::new(Some(bytes)))
     }
 
-    /// One that other nodes may have.
+    /// A variant that other nodes may have.
     pub(crate) fn elsewhere() -> Self {
         Self(RefCell::new(None))
     }

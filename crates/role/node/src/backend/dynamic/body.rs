@@ -1,5 +1,5 @@
-//! The body of a response on its way into its segment: pushed by the proxy, pulled by the fill, on one
-//! worker.
+//! The body of a response on its way into its segment: pushed by the proxy and pulled by the fill,
+//! both on one worker.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -13,7 +13,7 @@ use super::response_copy::{CopyCharge, ResponseCopy};
 use crate::model::resource::Resource;
 use crate::peers::SegmentOrigin;
 
-/// What came of a body and is in no segment yet.
+/// Received bytes of a body that are not in a segment yet.
 #[derive(Debug, Default)]
 pub(super) struct BodyQueue {
     state: RefCell<QueueState>,
@@ -23,9 +23,9 @@ pub(super) struct BodyQueue {
 #[derive(Debug, Default)]
 struct QueueState {
     bytes: Vec<u8>,
-    /// Of these, how many were pulled.
+    /// The number of these bytes that were pulled.
     pulled: usize,
-    /// For bytes that were copied before.
+    /// Charged for bytes that were copied earlier.
     charge: Option<CopyCharge>,
     end: Option<BodyEnd>,
 }
@@ -40,7 +40,7 @@ impl QueueState {
         let pulled = self.bytes[self.pulled..end].to_vec();
         self.pulled = end;
         if self.left() == 0 {
-            // A copy is done with.
+            // All bytes were pulled: a copy and its charge are released.
             *self = Self { end: self.end, ..Self::default() };
         }
         pulled
@@ -49,18 +49,18 @@ impl QueueState {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum BodyEnd {
-    /// By the protocol's own end.
+    /// Ended as the protocol specifies.
     Complete,
     Broken,
 }
 
-/// The end of a queue to which a body is pushed. Dropped without [`BodyWriter::finish`], the body is
-/// broken.
+/// The end of a queue to which a body is pushed. If it is dropped without [`BodyWriter::finish`], the
+/// body is broken.
 #[derive(Debug)]
 pub(super) struct BodyWriter(Rc<BodyQueue>);
 
 impl BodyWriter {
-    /// An empty queue, or one with what there is `copied` of the body.
+    /// Creates an empty queue, or one that contains the part of the body that was `copied`.
     pub(super) fn new(copied: Option<ResponseCopy>) -> (Self, Rc<BodyQueue>) {
         let mut state = QueueState::default();
         if let Some(copied) = copied {
@@ -78,7 +78,7 @@ impl BodyWriter {
         self.0.changed.notify_one();
     }
 
-    /// All of it came.
+    /// Marks the body as complete.
     pub(super) fn finish(self) {
         self.0.end(BodyEnd::Complete);
     }
@@ -96,7 +96,7 @@ impl BodyQueue {
         self.changed.notify_one();
     }
 
-    /// The next `bytes` bytes; if they are the `last` ones, when the body is complete.
+    /// Returns the next `bytes` bytes; the `last` ones only after the body is complete.
     async fn next(&self, bytes: usize, is_last: bool) -> Option<Vec<u8>> {
         loop {
             {
@@ -104,7 +104,7 @@ impl BodyQueue {
                 let has_all = state.left() >= bytes;
                 match state.end {
                     Some(BodyEnd::Broken) => return None,
-                    // Only its end tells that a body was what its head had said.
+                    // Only the end of the body confirms the length stated in its head.
                     Some(BodyEnd::Complete) if is_last && state.left() != bytes => {
                         return None;
                     }
@@ -118,7 +118,7 @@ impl BodyQueue {
     }
 }
 
-/// The segment of a response of a pool: filled from its body, once. Nobody can ask for it again.
+/// The segment of a pool response: filled once, from the body. The body cannot be requested again.
 pub(crate) struct PoolSegment {
     store: Arc<SegmentStore>,
     resource: Arc<Resource>,
@@ -129,13 +129,13 @@ pub(crate) struct PoolSegment {
 }
 
 impl PoolSegment {
-    /// The segment of a response that came before: other nodes may have it.
+    /// The segment of a response received earlier: other nodes may have it.
     pub(crate) fn elsewhere(store: &Arc<SegmentStore>, resource: &Arc<Resource>) -> Self {
         let (store, resource) = (Arc::clone(store), Arc::clone(resource));
         Self { store, resource, body: None, replaces: None, _filling: None }
     }
 
-    /// The same of one that is coming, and of which the whole `replaces` another response.
+    /// The same for a response being received; when complete, it replaces the response `replaces`.
     pub(super) fn coming(
         store: &Arc<SegmentStore>,
         resource: &Arc<Resource>,

@@ -1,5 +1,5 @@
-//! What a request would meet, and what is known of its key: by the look-up of the live path, which
-//! decides nothing else here, and changes nothing.
+//! Explains how a request would be handled, and the state of its key, by the look-up that real
+//! requests use; here it has no effect.
 
 use std::sync::Arc;
 
@@ -15,30 +15,31 @@ use crate::model::pool_cache::{PoolCache, PoolKey};
 use crate::model::resource::Resource;
 use crate::model::route::Route;
 
-/// What the look-up of a request would find.
+/// The result that the look-up of a request would have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LookupOutcome {
     /// A stored response.
     Hit,
-    /// A stale one, while it is refreshed.
+    /// A stale response, which is refreshed in the background.
     HitWhileRefreshed,
-    /// The server, for all who wait.
+    /// A request to the server, whose response is shared.
     Ask,
-    /// The server, for itself.
+    /// A request to the server for this client only.
     Alone,
     Refusal,
 }
 
-/// What is known of the key of a request.
+/// The state of the key of a request.
 pub(crate) struct KeyExplained {
     pub(crate) outcome: LookupOutcome,
-    /// A token: why.
+    /// The reason, as a token.
     pub(crate) why: &'static str,
-    /// Whether what is stored for the request is sent to be confirmed.
+    /// Whether the response stored for the request is revalidated.
     pub(crate) has_kept: bool,
-    /// Stored responses, and whether they are for requests with these fields.
+    /// Stored responses, and whether each matches the request's fields.
     pub(crate) variants: Vec<(Arc<Resource>, bool)>,
-    /// Until when requests go on their own, in milliseconds from now, and why.
+    /// Time for which requests do not wait for each other, in milliseconds from now, and the
+    /// reason.
     pub(crate) marked: Option<(u64, &'static str)>,
     pub(crate) judged: Option<Judgement>,
 }
@@ -72,7 +73,7 @@ impl PoolHeads {
     }
 }
 
-/// What it is, why, and whether there is a stored response that is not sent at once.
+/// The outcome, its reason, and whether there is a stored response that must be validated first.
 fn outcome_of(
     decision: LookupDecision,
     cache: &PoolCache,
@@ -101,7 +102,7 @@ fn outcome_of(
     }
 }
 
-/// The rule by which a stored response is used, or not.
+/// The rule that allows or forbids the use of a stored response.
 fn rule_of(kept: &Resource, cache: &PoolCache, meta: &RequestMeta<'_>, now_ms: u64) -> CachingRule {
     let Some(freshness) = kept.freshness() else { return CachingRule::Fresh };
     let (rules, resident_ms) = freshness.rules(now_ms);

@@ -1,5 +1,5 @@
-//! Decides what happens to a response of a pool's server: it is stored and answers all requests that wait
-//! for it, or it is passed to the client that asked, and the other requests are released.
+//! Decides how a response of a pool's server is handled: it is stored and answers all waiting requests, or it
+//! is passed to the client that asked and the other requests are released.
 //!
 //! ```text
 //!  head --> 304, 5xx with something stale --------------> that, renewed or as it is
@@ -42,23 +42,23 @@ use crate::model::resource::Resource;
 use crate::model::route::Route;
 use crate::peers::{HeadLease, PeerClient, read_all};
 
-/// Where a response belongs.
+/// Where a response is stored.
 pub(crate) struct FillPlan {
     pub(crate) heads: Arc<PoolHeads>,
     pub(crate) peer_client: Option<Rc<PeerClient>>,
     pub(crate) route: Arc<Route>,
     pub(crate) key: PoolKey,
-    /// Known before the request.
+    /// The purges known before the request.
     pub(crate) purges: Arc<PurgeSnapshot>,
-    /// The latest of them of its target.
+    /// The latest of these purges that applies to the target.
     pub(crate) purged: PurgeStamp,
-    /// What is validated.
+    /// The stored response to validate.
     pub(crate) kept: Option<Arc<Resource>>,
 }
 
 impl FillPlan {
-    /// What is validated, if it is still in use; else what a response that broke off meanwhile was to
-    /// replace.
+    /// The stored response to validate, if it is still in use; otherwise the response that it was to replace
+    /// when its body broke off.
     pub(crate) fn kept_now(
         &self,
         of: (&RequestHead<'_, '_>, &RequestMeta<'_>),
@@ -67,41 +67,42 @@ impl FillPlan {
     }
 }
 
-/// The request that others wait for, on this node and, with a lease, on all.
+/// The request that others wait for, on this node and, with a lease, on all nodes.
 pub(crate) struct Led {
     pub(crate) flight: Box<PoolFlight>,
     pub(crate) lease: Option<HeadLease>,
 }
 
-/// What the client wants that its request is not forwarded with.
+/// Properties of the client's request that are not forwarded.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wishes {
     /// Why the request is forwarded.
     pub(crate) reason: ForwardReason,
-    /// Why it goes alone, if it does: a token.
+    /// The reason, as a token, if no other request waits for it.
     pub(crate) why: Option<&'static str>,
-    /// `Some(false)`: it has waited for another request in vain.
+    /// `Some(false)`: it waited for another request without getting a usable response.
     pub(crate) collapsed: Option<bool>,
-    /// It wants a part only.
+    /// The client requests a range.
     pub(crate) is_ranged: bool,
-    /// It takes a response of unknown length as it comes.
+    /// The client accepts a response of unknown length while it is received.
     pub(crate) streams: bool,
 }
 
 /// How a fill ended.
 #[derive(Debug)]
 pub(crate) enum FillOutcome {
-    /// The client has the response; or there was none.
+    /// The client received the response, or there was none.
     Passed,
-    /// It is stored, or about to be.
+    /// The response is stored, or will be when complete.
     Stored(Arc<Resource>),
-    /// 304: what was validated is as good as new.
+    /// 304: the stored response was confirmed.
     Renewed(Arc<Resource>),
-    /// What was validated is used although it is stale; with the status of the answer.
+    /// The stored response is used although it is stale; with the status received, if any.
     Stale(Arc<Resource>, CachingRule, Option<u16>),
-    /// 304 for something else: ask without conditions.
+    /// 304 that does not match the stored response: ask again without conditions.
     AskAgain,
-    /// It may not be stored, and is more than the client wants: ask as the client does.
+    /// The response may not be stored, and the client requests less than was received: ask again with the
+    /// client's own fields.
     PassAgain(&'static str),
 }
 
@@ -112,22 +113,22 @@ pub(crate) struct Fill<'r> {
     wishes: Wishes,
     led: Option<Led>,
     requested_unix_ms: u64,
-    /// Of the response; 0 before it has come.
+    /// The status of the response; 0 before it is received.
     status: u16,
     stage: Stage,
-    /// The client gets what is copied.
+    /// Whether the client is sent what is copied.
     is_streamed: bool,
     outcome: Cell<Option<FillOutcome>>,
 }
 
 enum Stage {
-    /// For the head.
+    /// Waits for the head.
     Waits,
     Copies(Box<Copied>),
     Fills(BodyWriter),
-    /// The bytes are of no use.
+    /// The body is not needed.
     Discards(usize),
-    /// All of it came.
+    /// The whole response was received and stored.
     Stored,
     Over,
 }
@@ -139,10 +140,11 @@ struct Copied {
     body: ResponseCopy,
 }
 
-/// Why a response is not stored that is longer than a segment.
+/// The reason for not storing a response that is longer than a segment.
 const TOO_LONG: &str = "too-long";
 
-/// Why a response is not stored, and for how long requests of its key go on their own.
+/// The reason for not storing a response, and the time for which requests of its key do not wait for each
+/// other.
 #[derive(Clone, Copy)]
 struct Unstorable {
     why: &'static str,
@@ -150,7 +152,7 @@ struct Unstorable {
 }
 
 impl<'r> Fill<'r> {
-    /// The fill of the response to `request`, which others wait for if there is a flight.
+    /// The fill of the response to `request`; others wait for it if there is a flight.
     pub(crate) fn new(
         plan: FillPlan,
         (request, meta): (&'r RequestHead<'r, 'r>, RequestMeta<'r>),
@@ -171,12 +173,12 @@ impl<'r> Fill<'r> {
         }
     }
 
-    /// How it ended, once the exchange is over.
+    /// The outcome, once the exchange is over.
     pub(crate) fn outcome(&self) -> FillOutcome {
         self.outcome.take().unwrap_or(FillOutcome::Passed)
     }
 
-    /// Whether the client got what is stored while it came.
+    /// Whether the client was sent the stored response while it was received.
     pub(crate) fn has_streamed(&self) -> bool {
         self.is_streamed && matches!(self.stage, Stage::Stored)
     }
@@ -186,9 +188,9 @@ impl<'r> Fill<'r> {
         (self.plan, self.led)
     }
 
-    /// No server answered: what is stale is used, if it may be. That there is none is so for all who
-    /// wait, if it `concerns_all`; any other failure may be due to this request, or to the server of its
-    /// session, with which a client could have all others refused.
+    /// Handles the failure of all servers: a stale response is used if allowed. Waiting requests share the
+    /// failure only if it `concerns_all`: any other failure may be caused by this request, or by the server
+    /// of its session, and sharing it would let one client have all others refused.
     pub(crate) fn failed(&mut self, refusal: &Refusal, concerns_all: bool) -> FillOutcome {
         let failure = OriginFailure::Disconnected;
         let kept = self.plan.kept_now((self.request, &self.meta));
@@ -204,7 +206,7 @@ impl<'r> Fill<'r> {
                 FillOutcome::Stale(kept, rule, None)
             }
             None => {
-                // Else the request may be the cause, and the next one leads.
+                // Otherwise the request may be the cause, and the next one leads.
                 if let Some(Led { flight, .. }) = led.filter(|_| refusal.status == 503) {
                     flight.land_failed(refusal.clone());
                 }
@@ -221,7 +223,7 @@ impl<'r> Fill<'r> {
         self.outcome.set(Some(outcome));
     }
 
-    /// What to do with a response; `Err`: it may not be stored.
+    /// Decides how to handle a response; `Err`: it may not be stored.
     fn judge(&mut self, head: &ResponseHead<'_, '_>) -> Result<Tapped, Unstorable> {
         let of_policy = Unstorable { why: CachingRule::Status.token(), mark_ms: 0 };
         let Some(pool) = self.plan.route.pool() else { return Err(of_policy) };
@@ -233,7 +235,7 @@ impl<'r> Fill<'r> {
         let meta = Head::meta_of_whole(head, times);
         let may_be_stored = self.may_be_stored(cache, &meta);
         if self.plan.kept.is_none() {
-            // There is nothing to renew or to send instead: nothing of it is needed.
+            // There is nothing to renew and no stale response to send instead.
             may_be_stored?;
         }
         let leaves_out =
@@ -258,7 +260,7 @@ impl<'r> Fill<'r> {
             matches!(head.framing, ResponseFraming::Chunked | ResponseFraming::UntilClose);
         let bytes = received.total_bytes.filter(|_| !is_unbounded);
         if bytes.is_none() && self.wishes.why == Some(TOO_LONG) {
-            // So was the last one, just now: not each of them is copied in vain.
+            // The previous response was too long just now: do not copy each one in vain.
             return Err(Unstorable { why: TOO_LONG, mark_ms: MARK_MS });
         }
         cache.was_stored(true);
@@ -286,13 +288,13 @@ impl<'r> Fill<'r> {
         })
     }
 
-    /// The secondary key under which a response is stored that may be.
+    /// The secondary key under which a storable response is stored.
     fn storable(&self, cache: &PoolCache, head: &Head) -> Result<SecondaryKey, Unstorable> {
         let because = |why| Unstorable { why, mark_ms: mark_ms(head.meta.status) };
         if !PoolCache::may_vary(&head.meta.vary) {
             return Err(because(CachingRule::VaryRefused.token()));
         }
-        // Its own values are too long: others may have shorter ones.
+        // The values of this request are too long: those of others may be shorter.
         let too_long = Unstorable { why: "vary-too-long", mark_ms: 0 };
         let vary_key =
             secondary_key(&self.plan.route, &head.meta.vary, self.request).ok_or(too_long)?;
@@ -305,7 +307,7 @@ impl<'r> Fill<'r> {
         Ok(vary_key)
     }
 
-    /// 304 to the conditions that were sent.
+    /// Handles a 304 to the conditions that were sent.
     fn renewed(&mut self, kept: &Arc<Resource>, answer: &Head) -> Tapped {
         let (Some(cache), Some(remote)) = (self.cache(), kept.remote()) else {
             return Tapped::Stop;
@@ -315,7 +317,7 @@ impl<'r> Fill<'r> {
             return Tapped::Stop;
         };
         let plan = &self.plan;
-        // It may have come from a node that knew more.
+        // The stored response may come from a node that knew later purges.
         let purged = freshness::purged(&plan.route, &plan.purges, &plan.key.target, &head)
             .max(kept.purges_before());
         let freshness = ResourceFreshness::of(&head, &cache.policy);
@@ -336,7 +338,7 @@ impl<'r> Fill<'r> {
         Tapped::Take
     }
 
-    /// Stores a response of `bytes` bytes, whose body was `copied`, or is coming.
+    /// Stores a response of `bytes` bytes whose body was `copied` or is still being received.
     fn begin(
         &mut self,
         head: Head,
@@ -357,7 +359,7 @@ impl<'r> Fill<'r> {
             let store = plan.heads.store();
             replaces = plan.kept.clone();
             let segment = PoolSegment::coming(store, &resource, queue, replaces.clone());
-            // Nobody else knows of a version that is new: the fill is this one's.
+            // A new version is unknown to others, so this request gets the fill.
             if let Acquired::Fill(filler) = store.acquire(resource.variants.plain.wanted(0)) {
                 match &plan.peer_client {
                     Some(peer_client) => known = Some(peer_client.fill(filler, segment)),
@@ -374,8 +376,8 @@ impl<'r> Fill<'r> {
         writer
     }
 
-    /// Makes a response known: here at once; to other nodes when the coordinator knows of its bytes, else
-    /// one of them may be told to ask for what has just come.
+    /// Publishes a response: here at once; to other nodes when the coordinator knows of its bytes, otherwise
+    /// one of them could be asked to fetch what was just received.
     fn land(
         &mut self,
         resource: Arc<Resource>,
@@ -399,10 +401,11 @@ impl<'r> Fill<'r> {
         });
     }
 
-    /// A response may not be stored, or not any more: all who wait are released.
+    /// Releases all waiting requests because a response may not be stored, or no longer can be.
     fn release(&mut self, Unstorable { why, mark_ms }: Unstorable) {
         self.judged(false, why);
-        // Where nobody could wait, as for a page that is known to be private, it says nothing new of the route.
+        // If no request could wait, as for a page known to be private, the result adds nothing about the
+        // route.
         let is_new = self.led.is_some();
         if let Some(cache) = self.cache().filter(|_| is_new && mark_ms > 0) {
             cache.was_stored(false);
@@ -410,14 +413,14 @@ impl<'r> Fill<'r> {
         if let Some(Led { flight, lease }) = self.led.take() {
             flight.land_unstorable(mark_ms, why);
             if let Some(lease) = lease {
-                // Its holder has the mark: others hear of it from there.
+                // The holder stores the mark: other nodes get it from there.
                 lease.end(mark_ms == MARK_MS);
             }
         }
         self.stage = Stage::Over;
     }
 
-    /// The response at hand may not be stored.
+    /// Passes on the response because it may not be stored.
     fn pass(&mut self, unstorable: Unstorable) -> Tapped {
         let why = unstorable.why;
         self.release(unstorable);
@@ -428,7 +431,7 @@ impl<'r> Fill<'r> {
         Tapped::Pass(self.passed_line(why))
     }
 
-    /// Nothing more is copied.
+    /// Stops copying.
     fn give_up(&mut self, unstorable: Unstorable) -> TapBody {
         let why = unstorable.why;
         self.release(unstorable);
@@ -438,14 +441,14 @@ impl<'r> Fill<'r> {
         TapBody::Stop
     }
 
-    /// Remembers what was decided.
+    /// Records the decision for operators.
     fn judged(&self, is_stored: bool, why: &'static str) {
         let FillPlan { heads, route, key, purged, .. } = &self.plan;
         let name = route.primary_name(key, *purged);
         heads.judgements.record(name, self.status, is_stored, why);
     }
 
-    /// What the client is told of a response that is stored when it has all of it.
+    /// The lines added to a response that is sent while it is received and stored when complete.
     fn copied_lines(
         &self,
         head: &ResponseHead<'_, '_>,
@@ -457,7 +460,7 @@ impl<'r> Fill<'r> {
         let (rules, resident_ms) = freshness.rules(now_ms);
         let ttl_s = Some(rules.ttl_s(resident_ms));
         let mut lines = CacheStatus { ttl_s, stored: true, ..self.cache_status() }.line();
-        // Else the server's own is passed.
+        // Otherwise the server's own Age is passed.
         if head.fields.get("age").is_none() {
             lines.extend(format!("Age: {}\r\n", freshness.age_s(now_ms)).into_bytes());
         }
@@ -468,7 +471,7 @@ impl<'r> Fill<'r> {
         CacheStatus { detail: Some(why), ..self.cache_status() }.line()
     }
 
-    /// What the client is told of the request.
+    /// The Cache-Status of the request.
     fn cache_status(&self) -> CacheStatus<'_> {
         let key = self.plan.key.primary();
         CacheStatus {
@@ -480,18 +483,19 @@ impl<'r> Fill<'r> {
     }
 }
 
-/// Does what waits for the coordinator to know of the bytes, if it has to be told.
+/// Runs `then` when the coordinator knows of the bytes, if it has to be informed.
 fn when_known(known: Option<tokio::sync::oneshot::Receiver<()>>, then: impl FnOnce() + 'static) {
-    // At once without one: the client that gets the end of a response finds it stored.
+    // At once if not: a client that gets the end of a response finds it stored.
     let Some(known) = known else { return then() };
     tokio::task::spawn_local(async move {
-        // An end tells as much.
+        // A dropped sender counts as well.
         drop(known.await);
         then();
     });
 }
 
-/// How long requests go on their own after a response with that status that may not be stored.
+/// Time for which requests do not wait for each other after a response with this status that may not be
+/// stored, in milliseconds.
 fn mark_ms(status: u16) -> u64 {
     match status {
         200..300 => MARK_MS,
@@ -499,7 +503,7 @@ fn mark_ms(status: u16) -> u64 {
     }
 }
 
-/// Whether a rule is about the request, so that it says nothing of the responses to others.
+/// Whether a rule concerns the request only, so that responses to other requests may still be stored.
 fn is_of_request(rule: CachingRule) -> bool {
     use CachingRule::{Authorization, Cookie, Method, RequestBody, RequestNoStore};
     matches!(rule, Authorization | Cookie | Method | RequestBody | RequestNoStore)
@@ -508,7 +512,7 @@ fn is_of_request(rule: CachingRule) -> bool {
 impl Tap for Fill<'_> {
     fn head(&mut self, head: &ResponseHead<'_, '_>) -> Tapped {
         self.status = head.status;
-        // What a client asked for by its own conditions and ranges is its own.
+        // The response to a client's own conditions and ranges is for this client only.
         if matches!(head.status, 206 | 304 | 412 | 416) && self.plan.kept.is_none() {
             let why = self.wishes.why.unwrap_or(CachingRule::Status.token());
             return self.pass(Unstorable { why, mark_ms: 0 });
@@ -560,7 +564,7 @@ impl Tap for Fill<'_> {
     fn held_up(&mut self) {
         self.judged(false, "slow-client");
         self.stage = Stage::Over;
-        // It is this client, and not the response: of those who wait another one leads.
+        // The cause is this client and not the response: another waiting request leads.
         self.led = None;
     }
 
@@ -569,7 +573,7 @@ impl Tap for Fill<'_> {
     }
 
     fn outlives_client(&self) -> bool {
-        // Else who asks for many pages and leaves would keep all places of the servers.
+        // Otherwise a client that requests many pages and disconnects would occupy all slots of the servers.
         let is_awaited = self.led.as_ref().is_some_and(|led| led.flight.is_awaited());
         is_awaited || matches!(self.stage, Stage::Fills(_) | Stage::Copies(_))
     }

@@ -1,5 +1,5 @@
-//! The cache of heads that servers of pools sent, shared by all workers: under each primary key the
-//! responses to requests with different fields, and what was learned of the key.
+//! The cache of response heads of pool servers, shared by all workers: under each primary key the responses
+//! to requests with different fields, and the state of the key.
 
 use std::sync::Arc;
 
@@ -27,15 +27,14 @@ use crate::model::purges::PurgeSnapshot;
 use crate::model::resource::Resource;
 use crate::model::route::Route;
 
-/// What those who waited get.
+/// The outcome for the waiting requests.
 #[derive(Clone, Debug)]
 pub(crate) enum FlightOutcome {
-    /// A response that may be stored; whether it answers a request that waited, [`PoolHeads::answers`]
-    /// says.
+    /// A response that may be stored; [`PoolHeads::answers`] determines whether it answers a waiting request.
     Stored(Arc<Resource>),
-    /// It may not, and why: each asks for itself.
+    /// It may not be stored, for this reason: each request is forwarded by itself.
     Unstorable(&'static str),
-    /// A stored response that is stale, since no server has a better one.
+    /// A stored response that is stale, since no server sent a better one.
     Stale(Arc<Resource>),
     /// No server answered.
     Failed(Refusal),
@@ -43,57 +42,57 @@ pub(crate) enum FlightOutcome {
 
 /// The result of a look-up.
 pub(crate) enum PoolLookup {
-    /// Send it; with until when the look-up may be remembered.
+    /// Send it; the look-up may be reused for as long as the version is current.
     Hit(Arc<Resource>, Option<SeenVersion>),
-    /// Send it although it is stale, and why.
+    /// Send it although it is stale, for this reason.
     Unrefreshed(Arc<Resource>, &'static str),
-    /// Send it, and refresh it: it is stale, or will be. Nothing if another request does.
+    /// Send it, and refresh it since it is stale or soon will be; `None`: another request does.
     Stale(Arc<Resource>, Option<Box<PoolFlight>>),
-    /// Another request asks.
+    /// Another request is in progress.
     Wait(FlightWaiter<FlightOutcome>, ForwardReason),
-    /// The caller must ask, for all who wait.
+    /// The caller must forward the request for all that wait.
     Lead(Box<PoolFlight>, ForwardReason),
-    /// The caller asks for itself; `kept` is to be validated.
+    /// The caller forwards the request for itself only; `kept` is to be validated.
     Alone(Alone),
-    /// No server answered just now.
+    /// No server answered a moment ago.
     Failed(Refusal),
-    /// 504: the client wants a stored response only.
+    /// 504: the client accepts only a stored response.
     OnlyIfCached,
 }
 
 #[derive(Debug)]
 pub(crate) struct PoolHeads {
     pub(super) slots: HeadSlots<PoolSlot>,
-    /// What was last said of responses, for operators.
+    /// The last decisions on responses, for operators.
     pub(super) judgements: Judgements,
-    /// Of responses of unknown length.
+    /// Copies of responses of unknown length.
     pub(super) copies: Arc<Copies>,
     pub(super) flights: Arc<Flights<SegmentName, FlightOutcome>>,
 }
 
-/// What is to be done for a request, before it is known whether another one is on its way.
+/// The decision for a request, before it is known whether another one is in progress.
 pub(super) enum LookupDecision {
-    /// Send it; with why it may be although it is stale.
+    /// Send it; with the reason if it is sent although stale.
     Hit(Arc<Resource>, Option<&'static str>),
     /// Send it, and refresh it.
     HitWhileRefreshed(Arc<Resource>, FoundVariants),
-    /// Ask, for all who wait.
+    /// Forward the request for all that wait.
     Ask(FoundVariants, ForwardReason),
     Alone(Alone),
     Failed(Refusal),
     OnlyIfCached,
 }
 
-/// What was found under a key, while its slots are locked.
+/// The result of a search under a key, while the slots are locked.
 #[derive(Clone)]
 pub(super) struct FoundVariants {
     /// The response that answers the request.
     pub(super) kept: Option<Arc<Resource>>,
-    /// What was, and is no longer available.
+    /// A matching response that is no longer available.
     gone: Option<Arc<Resource>>,
-    /// Where the request's own variant is; the primary name while nothing is known of Vary.
+    /// The name of the request's own variant; the primary name while no Vary is known.
     name: SegmentName,
-    /// Whether some response is stored, for other requests.
+    /// Whether a response to other requests is stored.
     has_others: bool,
 }
 
@@ -104,7 +103,7 @@ impl PoolHeads {
         Arc::new(Self { slots, judgements: Judgements::default(), copies: Arc::default(), flights })
     }
 
-    /// Looks up what answers `request`, of which `meta` is what matters.
+    /// Looks up the response to `request`; `meta` contains its fields that matter for caching.
     pub(crate) fn look_up(
         self: &Arc<Self>,
         (route, cache): (&Arc<Route>, &PoolCache),
@@ -116,7 +115,7 @@ impl PoolHeads {
         let purged = route.purged(purges.hard(), &key.target);
         let mut slots = self.slots.lock();
         let decision = self.consider(&mut slots, (route, cache), (key, purged), (request, meta));
-        // While the slots are locked: nobody may have an outcome that is not in its slot.
+        // Flights are joined while the slots are locked: an outcome must not exist without being in its slot.
         match decision {
             LookupDecision::Hit(kept, None) => {
                 kept.mark_used();
@@ -151,8 +150,8 @@ impl PoolHeads {
         }
     }
 
-    /// The background refresh of a stale response that is sent meanwhile; `None`: one is under way or paused, or there
-    /// are too many.
+    /// The background refresh of a stale response that is sent meanwhile; `None`: a refresh is in progress or
+    /// paused, or there are too many.
     fn refresh(
         self: &Arc<Self>,
         slots: &HashMap<SegmentName, PoolSlot>,
@@ -169,13 +168,14 @@ impl PoolHeads {
         Some(Box::new(PoolFlight { place: Some(place), ..*flight }))
     }
 
-    /// A background refresh of this name has failed: there is no other one for [`POOL_FAILED_MS`].
+    /// Records that a background refresh of this name has failed: there is no other one for
+    /// [`POOL_FAILED_MS`].
     pub(crate) fn pause_refreshes(&self, name: SegmentName) {
         let until_ms = monotonic_ms() + POOL_FAILED_MS;
         self.slots.change(name, |slot| slot.refreshes_paused_until_ms = until_ms);
     }
 
-    /// What is to be done for `request`, given the requests in flight.
+    /// Decides on `request` without regard to requests in progress.
     pub(super) fn consider(
         &self,
         slots: &mut HashMap<SegmentName, PoolSlot>,
@@ -220,8 +220,8 @@ impl PoolHeads {
         LookupDecision::Ask(found, reason)
     }
 
-    /// Whether `resource`, which another request brought just now, answers this one; else it must ask
-    /// for itself, as it says.
+    /// Whether `resource`, which another request has just fetched, answers this one; `Err`: this request must
+    /// be forwarded by itself.
     pub(crate) fn answers(
         resource: &Arc<Resource>,
         cache: &PoolCache,
@@ -231,14 +231,14 @@ impl PoolHeads {
         if !is_for(resource, request) {
             return Ok(false);
         }
-        // So that it is stale if a soft purge was faster.
+        // Compares with the purges, so that a soft purge since the fetch makes it stale.
         let is_late = resource.is_softly_purged();
         match judge(resource, cache, meta, monotonic_ms()) {
             Judged::Send | Judged::SendAndValidate => Ok(true),
-            // Others validate it for all.
+            // One request validates it for all.
             Judged::Validate if is_late => Ok(false),
             Judged::Alone(alone) => Err(alone),
-            // To wait for one more would be to wait for all.
+            // Waiting again for each response would serialise the requests.
             Judged::Validate | Judged::OnlyIfCached => Err(Alone {
                 kept: Some(Arc::clone(resource)),
                 ..Alone::new(ForwardReason::Stale, None)
@@ -246,8 +246,8 @@ impl PoolHeads {
         }
     }
 
-    /// What a request may validate: `kept`; or, if that was still coming and broke off, what it was to
-    /// replace.
+    /// The response that a request may validate: `kept`, or the one that `kept` was to replace if its body
+    /// broke off.
     pub(crate) fn in_use(
         &self,
         kept: Arc<Resource>,
@@ -258,7 +258,7 @@ impl PoolHeads {
         if !kept.is_retired() {
             return Some(kept);
         }
-        // Of another response than `kept` nobody has said that it is for those with credentials, too.
+        // A response other than `kept` was not checked for requests with credentials.
         if meta.has_authorization {
             return None;
         }
@@ -266,8 +266,8 @@ impl PoolHeads {
         self.find(&mut self.slots.lock(), (key, route, purged), primary, request)?.kept
     }
 
-    /// The stored responses that match: the most specific, then the latest. `None`: the request has
-    /// no secondary key.
+    /// Searches the stored responses that match; the most specific, then the latest takes precedence. `None`:
+    /// the request has no secondary key.
     fn find(
         &self,
         slots: &mut HashMap<SegmentName, PoolSlot>,
@@ -298,7 +298,7 @@ impl PoolHeads {
         Some(found)
     }
 
-    /// What is kept under a name; and what was, if it was purged or taken out of use.
+    /// The usable response under a name, and the previous one if it was purged or taken out of use.
     pub(super) fn usable(
         &self,
         slots: &mut HashMap<SegmentName, PoolSlot>,
@@ -332,8 +332,8 @@ impl PoolHeads {
         })
     }
 
-    /// Stores a response, of a request that began when `purged` was the latest purge of its target.
-    /// `replaces` is what its body, when it is complete, takes out of use.
+    /// Stores a response to a request that began when `purged` was the latest purge of its target. When its
+    /// body is complete, `replaces` is taken out of use.
     pub(crate) fn keep(
         &self,
         (route, key): (&Route, &PoolKey),
@@ -341,7 +341,7 @@ impl PoolHeads {
         resource: &Arc<Resource>,
         replaces: Option<&Arc<Resource>>,
     ) {
-        // Its body broke off before anybody could know of it.
+        // Its body broke off before it was published.
         let Some(remote) = resource.remote().filter(|_| !resource.is_retired()) else { return };
         let primary = route.primary_name(key, purged);
         let variant = route.head_name(&key.variant(&remote.vary_key), purged);
@@ -359,10 +359,10 @@ impl PoolHeads {
         let replaced = match variant == primary {
             true => replaced,
             false => {
-                // The lease was for one name; other nodes ask for both.
+                // The lease was for one of the names; other nodes ask for both.
                 [primary, variant].iter().for_each(|name| self.slots.store().announce(*name));
                 let replaced = self.slots.change(variant, put);
-                // Once more: a look-up in between has not found it.
+                // Counted again: a look-up in between did not find it.
                 self.slots.lock().get(&primary).into_iter().for_each(PoolSlot::count_change);
                 replaced
             }
@@ -375,13 +375,13 @@ impl PoolHeads {
         self.slots.store().fit();
     }
 
-    /// Tells other nodes that this one has a response that came without a lease.
+    /// Announces to coordinators that this node has a response that it got without a lease.
     pub(crate) fn announce(&self, (route, key): (&Route, &PoolKey), purged: PurgeStamp) {
         self.slots.store().announce(route.primary_name(key, purged));
     }
 
-    /// Requests for these names do not wait for each other from now on; what is kept there and stale
-    /// is dropped.
+    /// Marks a name: requests for it do not wait for each other from now on; stale responses under it are
+    /// dropped.
     fn mark(&self, name: SegmentName, ms: u64, why: &'static str) {
         let now_ms = monotonic_ms();
         let dropped = self.slots.change(name, |slot| {
@@ -391,8 +391,8 @@ impl PoolHeads {
         dropped.iter().for_each(|dropped| dropped.retire(self.slots.store()));
     }
 
-    /// The peer head of this name, for another node: waits briefly for servers that are being asked,
-    /// but for no other node, which may be waiting for this one.
+    /// The peer head of this name, for another node: waits briefly for servers that are being asked, but not
+    /// for other nodes, which may be waiting for this one.
     pub(crate) async fn head_for_peer(&self, name: SegmentName) -> Result<PeerHead, PeerRefusal> {
         let (kept, mark) = match self.slots.lock().get(&name) {
             Some(slot) => (slot.kept.clone(), slot.mark),
@@ -407,7 +407,7 @@ impl PoolHeads {
             return of(kept);
         }
         let outcome = match self.flights.outcome_for_peer(&name).await {
-            // It is stale: the other one asks a server whether it still holds.
+            // A stale response is sent, too: the requester validates it at a server.
             Err(PeerRefusal::NotThere) => {
                 let stale = unpurged.filter(|kept| kept.is_in_use(monotonic_ms()));
                 return stale.map_or(Err(PeerRefusal::NotThere), |stale| of(&stale));
@@ -431,20 +431,20 @@ impl PoolHeads {
     }
 }
 
-/// The only request in progress for a variant, or for a key of which nothing is known. Its holder
-/// must send it, and land it; dropped, it ends without an outcome, and the next one leads.
+/// The only request in progress for a variant, or for a key without known variants. Its holder must forward
+/// it and land it; if it is dropped, it ends without an outcome and the next request leads.
 #[derive(Debug)]
 pub(crate) struct PoolFlight {
     pub(super) heads: Arc<PoolHeads>,
     pub(super) key: PoolKey,
     pub(super) kept: Option<Arc<Resource>>,
-    /// What was kept and is no longer available.
+    /// The stored response that is no longer available.
     pub(super) gone: Option<Arc<Resource>>,
     pub(super) purges: Arc<PurgeSnapshot>,
     pub(super) purged: PurgeStamp,
-    /// It refreshes what is not stale yet.
+    /// Whether it refreshes a response that is not stale yet.
     pub(super) is_ahead: bool,
-    /// Of a background refresh: its place among those under way.
+    /// The slot of a background refresh.
     pub(super) place: Option<RefreshPlace>,
     pub(super) flight: SingleFlight<SegmentName, FlightOutcome>,
 }
@@ -455,39 +455,39 @@ impl PoolFlight {
         *self.flight.key()
     }
 
-    /// Whether it refreshes what is not stale yet.
+    /// Whether it refreshes a response that is not stale yet.
     pub(crate) fn is_ahead(&self) -> bool {
         self.is_ahead
     }
 
-    /// The purges that its outcome is later than.
+    /// The purges that precede its outcome.
     pub(crate) fn purges(&self) -> &Arc<PurgeSnapshot> {
         &self.purges
     }
 
-    /// The latest of them of its target.
+    /// The latest of these purges that applies to its target.
     pub(crate) fn purged(&self) -> PurgeStamp {
         self.purged
     }
 
-    /// Whether this response was found to be unavailable, though another node has it as fresh.
+    /// Whether this response was found to be unavailable here, although another node has it as fresh.
     pub(crate) fn is_gone(&self, resource: &Resource) -> bool {
         self.gone.as_ref().is_some_and(|gone| gone.is_same_version(resource))
     }
 
-    /// Whether `resource` is what was found here.
+    /// Whether `resource` is the response that was found here.
     pub(crate) fn has(&self, resource: &Arc<Resource>) -> bool {
         self.kept.as_ref().is_some_and(|kept| Arc::ptr_eq(kept, resource))
     }
 
-    /// The stored response, to be validated: of the one that is here and `stale`, which another node
-    /// had, the later one.
+    /// The stored response to validate: the later one of the response found here and `stale`, which another
+    /// node had.
     pub(crate) fn kept_or(&self, stale: Option<Arc<Resource>>) -> Option<Arc<Resource>> {
-        // Of equals the last: its bytes are here.
+        // Of equal ones the last: its bytes are here.
         stale.into_iter().chain(self.kept.clone()).max_by_key(|it| rank(it))
     }
 
-    /// Keeps a stale response of another node's, until it is replaced.
+    /// Stores a stale response of another node until it is replaced.
     pub(crate) fn keep_stale(&self, route: &Route, stale: &Arc<Resource>) {
         self.heads.keep((route, &self.key), self.purged, stale, None);
     }
@@ -497,12 +497,12 @@ impl PoolFlight {
         self.flight.is_awaited()
     }
 
-    /// Records that from now on it waits for servers alone.
+    /// Records that from now on it waits for servers only.
     pub(crate) fn asks_pool(&self) {
         self.flight.asks_origin();
     }
 
-    /// A response came that may be stored; `replaces` is as for [`PoolHeads::keep`].
+    /// Lands a response that may be stored; `replaces` is as for [`PoolHeads::keep`].
     pub(crate) fn land_stored(
         self,
         route: &Route,
@@ -517,10 +517,10 @@ impl PoolFlight {
         self.flight.land(FlightOutcome::Stored(resource));
     }
 
-    /// A response came that may not be stored. `mark_ms`: how long requests go on their own; 0 if it
-    /// is because of the request that it answers, so that it says nothing of others.
+    /// Lands a response that may not be stored. `mark_ms`: time for which requests do not wait for each
+    /// other; 0 if the reason is in the request itself, so that other requests are not concerned.
     pub(crate) fn land_unstorable(self, mark_ms: u64, why: &'static str) {
-        // What is there holds on; it is not tried again at each request.
+        // The stored response stays in use, and its refresh is not retried at each request.
         let mark_ms = if self.is_ahead() { mark_ms.max(MARK_ERROR_MS) } else { mark_ms };
         if mark_ms > 0 {
             self.heads.mark(self.name(), mark_ms, why);
@@ -530,14 +530,14 @@ impl PoolFlight {
         self.flight.land(FlightOutcome::Unstorable(why));
     }
 
-    /// No server answered. For a moment nobody asks again.
+    /// Lands the failure of all servers. No request is forwarded again for a moment.
     pub(crate) fn land_failed(self, refusal: Refusal) {
         self.pause(OriginFailure::Disconnected, Some(refusal.clone()));
         self.flight.land(FlightOutcome::Failed(refusal));
     }
 
-    /// The stored response is used although it is stale, because of `failure`: by those who waited,
-    /// too, and for a moment by all.
+    /// Lands the stored response, which is used although stale because of `failure`: by waiting requests, and
+    /// for a moment by all.
     pub(crate) fn land_stale(self, kept: Arc<Resource>, failure: OriginFailure) {
         self.pause(failure, None);
         self.flight.land(FlightOutcome::Stale(kept));
@@ -552,7 +552,7 @@ impl PoolFlight {
 }
 
 impl Paused {
-    /// What becomes of a request; `None`: it goes on.
+    /// The decision for a paused request; `None`: it is not paused.
     fn verdict(
         self,
         kept: Option<&Arc<Resource>>,

@@ -1,4 +1,5 @@
-//! What an unsafe request makes stale, on all nodes, before its client has the answer (RFC 9111 4.4).
+//! Invalidates what an unsafe request changes, on all nodes, before its client has the response (RFC
+//! 9111 4.4).
 //!
 //! ```text
 //!  head of the answer --> purges of its URL, of Location and Content-Location, of groups
@@ -6,7 +7,7 @@
 //!  client <---- when it came back, or INVALIDATION_WAIT_MS are over
 //! ```
 //!
-//! Their stamps are parts of names, so what was asked for before is not found afterwards.
+//! Stamps of purges are part of names, so responses requested before are not found afterwards.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -26,7 +27,7 @@ use crate::model::route::Route;
 use crate::model::site::Site;
 use crate::peers::PeerClient;
 
-/// A request that may change something.
+/// A request that may change resources.
 pub(crate) struct Changed<'a> {
     pub(crate) method: Method<'a>,
     pub(crate) scheme: &'static str,
@@ -35,13 +36,13 @@ pub(crate) struct Changed<'a> {
     pub(crate) target: Vec<u8>,
 }
 
-/// Sees the answer to it.
+/// Observes the response to it.
 pub(crate) struct Invalidation<'a> {
     route: &'a Arc<Route>,
     site: &'a Site,
     peer_client: Option<&'a PeerClient>,
     changed: Changed<'a>,
-    /// The field that tells the client how the cache handled its request.
+    /// The Cache-Status line for the client.
     line: Vec<u8>,
     told: Option<Pin<Box<dyn Future<Output = ()> + 'a>>>,
 }
@@ -56,7 +57,7 @@ impl<'a> Invalidation<'a> {
         Self { route, site, peer_client, changed, line, told: None }
     }
 
-    /// What an answer makes stale.
+    /// The purges that a response causes.
     fn purges(&self, head: &ResponseHead<'_, '_>) -> Vec<PurgeWhat> {
         let Changed { method, scheme, authority, target } = &self.changed;
         let fields = head.fields.iter().map(|(name, value)| (name.as_bytes(), value));
@@ -68,7 +69,8 @@ impl<'a> Invalidation<'a> {
         places.chain(groups.map(PurgeWhat::Tag)).take(PURGES_PER_MESSAGE_MAX).collect()
     }
 
-    /// The purges of a path and query, in each form in which a route of the site may have stored it.
+    /// The purges of a path and query, in each form under which a route of the site may have stored
+    /// it.
     fn places(&self, path_and_query: &[u8]) -> Vec<PurgeWhat> {
         let mut parts = path_and_query.splitn(2, |byte| *byte == b'?');
         let path = path::read(parts.next().unwrap_or_default(), Reading::Origins);
@@ -77,7 +79,8 @@ impl<'a> Invalidation<'a> {
         targets.iter().filter_map(|target| self.place(target)).collect()
     }
 
-    /// The purge of a target; `None`: it is too long for one, and nothing is stored under it.
+    /// The purge of a target; `None`: the target is too long to be purged, and nothing is stored
+    /// under it.
     fn place(&self, target: &[u8]) -> Option<PurgeWhat> {
         if !is_named_by_purges(target) {
             return None;
@@ -101,7 +104,7 @@ impl Tap for Invalidation<'_> {
                 let target = self.changed.target.clone();
                 let told = route.purges.until(move |known| route.purged(known, &target) > stamp);
                 let limit = Duration::from_millis(INVALIDATION_WAIT_MS);
-                // If not, it arrives a little later.
+                // After a timeout the purge arrives a little later.
                 let told = async move { drop(tokio::time::timeout(limit, told).await) };
                 self.told = Some(Box::pin(told));
             }

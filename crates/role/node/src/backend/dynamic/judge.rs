@@ -1,4 +1,4 @@
-//! What may be done with a stored response: reuse, validation, and stale use, for one request.
+//! The permitted use of a stored response for one request: reuse, validation, or stale use.
 
 use std::sync::Arc;
 
@@ -13,14 +13,14 @@ use crate::model::pool_cache::PoolCache;
 use crate::model::resource::Resource;
 use crate::model::route::Route;
 
-/// A request that nobody waits for.
+/// A request that no other request waits for.
 #[derive(Debug)]
 pub(crate) struct Alone {
     pub(crate) reason: ForwardReason,
-    /// A token: why.
+    /// The reason, as a token.
     pub(crate) why: Option<&'static str>,
     pub(crate) kept: Option<Arc<Resource>>,
-    /// Whether it has waited for another request before, in vain.
+    /// Whether it has waited for another request without getting a usable response.
     pub(crate) has_waited: bool,
 }
 
@@ -38,17 +38,17 @@ pub(crate) enum StaleUse {
     Validate,
 }
 
-/// What may be done with a stored response.
+/// The permitted use of a stored response.
 pub(super) enum Judged {
     Send,
     SendAndValidate,
-    /// By one request for all.
+    /// One request validates it for all.
     Validate,
     Alone(Alone),
     OnlyIfCached,
 }
 
-/// What may be done with `kept`.
+/// Determines the permitted use of `kept`.
 pub(super) fn judge(
     kept: &Arc<Resource>,
     cache: &PoolCache,
@@ -62,7 +62,7 @@ pub(super) fn judge(
     let is_shared =
         directives.public || directives.must_revalidate || directives.s_maxage_s.is_some();
     if meta.has_authorization && !is_shared {
-        // What others got without credentials may be the page that asks for them.
+        // The response that others got without credentials may be a login page.
         let rule = CachingRule::Authorization.token();
         return Judged::Alone(Alone::new(ForwardReason::Bypass, Some(rule)));
     }
@@ -78,11 +78,11 @@ pub(super) fn judge(
         Reuse::Bypass(rule) => {
             Judged::Alone(Alone::new(ForwardReason::of(rule), Some(rule.token())))
         }
-        // What was asked for before the client wanted it anew is not what it wants.
+        // A response requested before the client demanded revalidation does not meet that demand.
         Reuse::Validate(rule) if ForwardReason::of(rule) == ForwardReason::Request => {
             validate_alone(ForwardReason::Request, rule)
         }
-        // It has to be validated for each request: there is nothing to wait for.
+        // Each request must validate it: there is nothing to wait for.
         Reuse::Validate(rule) if rules.lifetime_ms == 0 => {
             validate_alone(ForwardReason::Stale, rule)
         }
@@ -90,7 +90,7 @@ pub(super) fn judge(
     }
 }
 
-/// Whether `kept`, which is for these fields, answers the request without anybody being asked.
+/// Whether `kept`, which matches the request's fields, answers the request without validation.
 pub(crate) fn is_sent_as_it_is(
     kept: &Arc<Resource>,
     cache: &PoolCache,
@@ -100,7 +100,7 @@ pub(crate) fn is_sent_as_it_is(
     matches!(judge(kept, cache, meta, now_ms), Judged::Send)
 }
 
-/// How a stale response is used that another node had.
+/// How a stale response of another node is used.
 pub(crate) fn use_of_stale(
     stale: &Arc<Resource>,
     cache: &PoolCache,
@@ -113,7 +113,7 @@ pub(crate) fn use_of_stale(
     }
 }
 
-/// The stored response, if it may be used although it is stale, and why.
+/// The stored response, if it may be used although it is stale, and the reason.
 pub(super) fn stale_after(
     kept: Option<&Arc<Resource>>,
     failure: OriginFailure,
@@ -128,8 +128,8 @@ pub(super) fn stale_after(
     }
 }
 
-/// The secondary key of a request by `vary`. Where servers are asked for plain bytes, all requests have the
-/// same Accept-Encoding for them.
+/// The secondary key of a request by `vary`. If servers are asked for unencoded bytes, they get the same
+/// Accept-Encoding in all requests.
 pub(super) fn secondary_key(
     route: &Route,
     vary: &VaryNames,
@@ -141,7 +141,7 @@ pub(super) fn secondary_key(
     vary.secondary_key(sent.map(|(name, value)| (name.as_bytes(), value)))
 }
 
-/// Whether a stored response answers requests with these fields. Names say as much, by a hash.
+/// Whether a stored response matches the fields of the request. Names match only by a hash.
 pub(crate) fn is_for(resource: &Resource, request: &RequestHead<'_, '_>) -> bool {
     resource.remote().is_some_and(|remote| {
         secondary_key(&resource.route, &remote.head.meta.vary, request).as_ref()
@@ -149,7 +149,7 @@ pub(crate) fn is_for(resource: &Resource, request: &RequestHead<'_, '_>) -> bool
     })
 }
 
-/// RFC 9111 4.1: with Vary before without, then the latest.
+/// RFC 9111 4.1: responses with Vary take precedence over those without, then the latest.
 pub(super) fn rank(resource: &Resource) -> (bool, u64) {
     resource.remote().map_or((false, 0), |remote| {
         let meta = &remote.head.meta;

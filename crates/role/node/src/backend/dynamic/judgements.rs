@@ -1,5 +1,5 @@
-//! What was last decided on the responses to recent requests, for operators who ask why something is
-//! not kept: the decisions of the live path, not made again.
+//! The last decisions on responses to recent requests, for operators who ask why a response is not
+//! cached: recorded when made, not computed again.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -13,27 +13,27 @@ use crate::limits::JUDGEMENTS_MAX;
 /// The last decision on a response of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Judgement {
-    /// When, by the monotonic clock in milliseconds.
+    /// Time of the decision, by the monotonic clock in milliseconds.
     pub(crate) at_ms: u64,
     pub(crate) status: u16,
     pub(crate) is_stored: bool,
-    /// A token: why not, or where its lifetime comes from.
+    /// The reason, as a token: why it is not stored, or the source of its lifetime.
     pub(crate) why: &'static str,
 }
 
-/// Beyond [`JUDGEMENTS_MAX`] keys the one that came first is forgotten.
+/// Above [`JUDGEMENTS_MAX`] keys the oldest one is removed.
 #[derive(Debug, Default)]
 pub(crate) struct Judgements(Mutex<Recent>);
 
 #[derive(Debug, Default)]
 struct Recent {
     by_name: HashMap<SegmentName, Judgement>,
-    /// In the order in which they came.
+    /// In order of first record.
     names: VecDeque<SegmentName>,
 }
 
 impl Judgements {
-    /// Records what was decided now on a response of the key with this primary name.
+    /// Records the decision on a response of the key with this primary name.
     pub(super) fn record(
         &self,
         name: SegmentName,
@@ -54,7 +54,7 @@ impl Judgements {
         }
     }
 
-    /// The last one of a key, if it is remembered.
+    /// The last decision for a key, if recorded.
     pub(super) fn of(&self, name: &SegmentName) -> Option<Judgement> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).by_name.get(name).copied()
     }

@@ -10,13 +10,14 @@
 //!                        skep-proxy --head, body, end--> Fill: stored, copied, passed, or released
 //! ```
 //!
-//! The rules are `skep-httpcache`'s. The one who leads is the first client's request itself, which
-//! goes on if that client leaves; a refresh in the background has none.
+//! The rules are those of `skep-httpcache`. The leading request is the first client's own, which
+//! continues if that client disconnects; a background refresh has no client.
 //!
-//! Invariants: a response is sent to those requests only whose key and whose fields that its Vary
-//! names are those of the request that it answered; what may not be stored is seen by one client;
-//! who waits, waits for one other computation of its variant, and never behind a mark; bytes are
-//! those of one response (its version is unique), up to the protocol's own end, or nothing stays.
+//! Invariants: a response is sent only to requests whose key, and whose fields named by its Vary,
+//! equal those of the request that it answered; a response that may not be stored is sent to one
+//! client only; a request waits for at most one other request for its variant, and never while the
+//! key is marked; stored bytes are those of one response (its version is unique), complete
+//! according to the protocol, or they are dropped.
 
 mod body;
 mod explain;

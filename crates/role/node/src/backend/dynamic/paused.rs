@@ -1,5 +1,5 @@
-//! Names of which nobody is asked for a moment: their last response may not be stored, or no server
-//! answered.
+//! Names for which requests are paused for a moment: their last response may not be stored, or no
+//! server answered.
 
 use hashbrown::HashMap;
 use skep_httpcache::OriginFailure;
@@ -7,7 +7,7 @@ use skep_wire::cache::SegmentName;
 
 use super::slot::{PoolSlot, Refusal};
 
-/// What pauses a request that would lead or wait.
+/// The reason for pausing a request that would lead or wait.
 pub(super) enum Paused {
     Marked(&'static str),
     Failed(OriginFailure, Option<Refusal>),

@@ -1,5 +1,5 @@
-//! Heads of responses of pools, from node to node: those of origins, behind the secondary key of the
-//! request that they answer.
+//! Heads of pool responses, as sent from node to node: the format for origins, preceded by the
+//! secondary key of the request that they answer.
 //!
 //! ```text
 //!  0 bytes of the secondary key (u16)   2 secondary key   ... as for origins
@@ -26,9 +26,9 @@ pub(super) fn of(resource: &Resource) -> Option<PeerHead> {
     encode(resource, prefix)
 }
 
-/// The response described by another node's head for `key`; `None`: the head is invalid, what this
-/// node would not store, or was fetched before one of `purges`, which the other node does not know
-/// yet. It came `transit_ms` after it was asked for.
+/// Parses another node's head for `key`; `None`: the head is invalid, this node would not store the
+/// response, or it was fetched before one of `purges`, which the other node does not know yet. The
+/// head arrived `transit_ms` after it was requested.
 pub(super) fn read(
     (route, cache, key): (&Arc<Route>, &PoolCache, &PoolKey),
     (peer_head, transit_ms): (&PeerHead, u64),
@@ -37,12 +37,12 @@ pub(super) fn read(
     let (key_len, rest) = peer_head.head.split_first_chunk()?;
     let (vary_key, rest) = rest.split_at_checked(usize::from(u16::from_le_bytes(*key_len)))?;
     let ReadHead { version, bytes, purged, head } = decode(rest)?;
-    // It is as good as what a server says, and no better.
+    // It is checked like a server's response.
     may_store(&RequestMeta::PLAIN_GET, &head.meta, &cache.policy).ok()?;
     let is_right = head.total_bytes == Some(bytes)
         && bytes <= skep_units::SEGMENT_BYTES
         && PoolCache::may_vary(&head.meta.vary);
-    // What a soft purge made stale may still be validated.
+    // A response that a soft purge made stale may still be validated.
     let known = freshness::purged(route, purges, &key.target, &head);
     let purged = LatestPurges { hard: purged, soft: peer_head.softly_purged };
     if !is_right || purged.hard < known.hard {
@@ -55,7 +55,7 @@ pub(super) fn read(
     Some(resource(route, received, freshness, purges))
 }
 
-/// The secondary key that another node sent, if it is one for these names.
+/// The secondary key that another node sent, if it has a value for each name of `vary`.
 fn vary_key_of(vary: &VaryNames, bytes: &[u8]) -> Option<SecondaryKey> {
     let lines = bytes.strip_suffix(b"\n").map_or(0, |lines| lines.split(|b| *b == b'\n').count());
     (lines == vary.names().len()).then(|| SecondaryKey::from_bytes(bytes))

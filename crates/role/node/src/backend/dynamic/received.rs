@@ -1,5 +1,4 @@
-//! What is stored of a response of a pool: its head, under which version and key, and the lines of its
-//! replies.
+//! The stored form of a pool response: its head, version and key, and the field lines of replies.
 
 use std::sync::Arc;
 
@@ -14,11 +13,11 @@ use crate::model::purges::PurgeSnapshot;
 use crate::model::resource::Resource;
 use crate::model::route::Route;
 
-/// The head of a response of a pool, as it is stored.
+/// The head of a pool response, in its stored form.
 pub(super) struct ReceivedHead<'k> {
     pub(super) key: &'k PoolKey,
     pub(super) version: Vec<u8>,
-    /// Length of the whole.
+    /// Length of the whole body, in bytes.
     pub(super) bytes: u64,
     pub(super) head: Head,
     pub(super) vary_key: SecondaryKey,
@@ -27,8 +26,7 @@ pub(super) struct ReceivedHead<'k> {
     pub(super) is_from_peer: bool,
 }
 
-/// The resource to be served, for as long as `freshness` allows. `purges` were known before the
-/// request.
+/// The resource to serve, for as long as `freshness` allows. `purges` were known before the request.
 pub(super) fn resource(
     route: &Arc<Route>,
     received: ReceivedHead<'_>,
@@ -44,7 +42,7 @@ pub(super) fn resource(
     Arc::new(Resource::of_origin(route, Variants::of_one(object), freshness, purges))
 }
 
-/// Lines for clients: without those that this server sets itself.
+/// Field lines for clients, without those that this server sets itself.
 fn lines(head: &Head, pool: Option<&PoolBackend>) -> Vec<u8> {
     let without = pool.map_or(&[][..], |pool| &pool.response_without);
     let ours = ["server", "surrogate-key", "cache-tag", "cache-status", TARGETED_FIELDS[0]];

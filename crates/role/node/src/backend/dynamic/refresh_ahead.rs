@@ -1,4 +1,5 @@
-//! Refreshes of what is asked for often before it is stale, so that no client waits when it expires.
+//! Refreshes of frequently requested responses before they become stale, so that no client waits when
+//! they expire.
 //!
 //! ```text
 //!  hit --> due, and asked for often? --> lease of the refresh's own name ----> server, If-None-Match
@@ -7,9 +8,9 @@
 //!  client                          stored, under the names of the key, and of the refresh
 //! ```
 //!
-//! A refresh has a name of its own, made of the response that it replaces, which is the same on all
-//! nodes: by the lease of that name it is made once in the cluster, and the other nodes find it there,
-//! where under the name of the key they would find each other's old ones.
+//! A refresh has its own name, made of the response that it replaces and therefore equal on all nodes:
+//! a lease of that name ensures that it is made once in the cluster, and other nodes find its result
+//! there. Under the name of the key they would find each other's old responses.
 
 use std::sync::Arc;
 
@@ -32,7 +33,7 @@ use crate::model::route::Route;
 const SPREAD_SEED: u64 = 0x61_6865_6164;
 
 impl PoolHeads {
-    /// The refresh of `kept`, which answers a request, if it is due and nobody here makes it.
+    /// The refresh of `kept`, which answers a request, if it is due and not in progress on this node.
     pub(super) fn ahead(
         self: &Arc<Self>,
         slots: &HashMap<SegmentName, PoolSlot>,
@@ -48,7 +49,7 @@ impl PoolHeads {
             return None;
         }
         let name = refresh_name(route, key, purged, kept)?;
-        // It has failed just now, or is here already.
+        // The refresh has just failed, or its result is here already.
         if slots.get(&name).is_some_and(|slot| slot.kept.is_some() || slot.is_paused(now_ms)) {
             return None;
         }
@@ -67,7 +68,7 @@ impl PoolHeads {
         }))
     }
 
-    /// Keeps what a refresh brought under its name, for other nodes, in the place of the last one.
+    /// Stores the result of a refresh under its name, for other nodes, in place of the previous one.
     pub(super) fn keep_refreshed(
         &self,
         (route, key): (&Route, &PoolKey),
@@ -87,7 +88,7 @@ impl PoolHeads {
     }
 }
 
-/// Whether a response has come to the part of its lifetime in which it is refreshed.
+/// Whether a response is in the part of its lifetime in which it is refreshed.
 pub(crate) fn is_to_be_refreshed(kept: &Resource, cache: &PoolCache, now_ms: u64) -> bool {
     let is_due = |ahead: RefreshAhead| {
         let (freshness, remote) = (kept.freshness()?, kept.remote()?);
@@ -98,7 +99,7 @@ pub(crate) fn is_to_be_refreshed(kept: &Resource, cache: &PoolCache, now_ms: u64
     cache.ahead.and_then(is_due).unwrap_or(false)
 }
 
-/// The name of the refresh of a response: that of no key, since a line of a key is never empty.
+/// The name of a refresh of a response: no key has it, since a line of a key is never empty.
 fn refresh_name(
     route: &Route,
     key: &PoolKey,
@@ -106,7 +107,7 @@ fn refresh_name(
     kept: &Resource,
 ) -> Option<SegmentName> {
     let remote = kept.remote()?;
-    // A response that was confirmed has the version that it had, and another date.
+    // A confirmed response keeps its version but has a new date.
     let made = remote.head.meta.made_unix_s().to_le_bytes();
     let variant = key.variant(&remote.vary_key);
     let text = [&*variant, b"\n\n\nrefresh ", &made, &*remote.version].concat();

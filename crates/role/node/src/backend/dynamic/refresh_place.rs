@@ -1,14 +1,14 @@
-//! The bound of refreshes that are for nobody who waits.
+//! The bound on refreshes that no client waits for.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// One of the refreshes that may be under way; given back when dropped.
+/// One of a bounded number of refreshes in progress; released when dropped.
 #[derive(Debug)]
 pub(super) struct RefreshPlace(Arc<AtomicUsize>);
 
 impl RefreshPlace {
-    /// Unless `count_max` are under way.
+    /// Takes a slot, unless `count_max` are in use.
     pub(super) fn take(under_way: &Arc<AtomicUsize>, count_max: usize) -> Option<Self> {
         let more = |count: usize| (count < count_max).then_some(count + 1);
         under_way.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;

@@ -1,5 +1,6 @@
-//! The copy of a response of unknown length, which is stored when its end has come. Its memory counts as it
-//! grows: among the fills of its site, among what is beside the cache, and among all copies of the node.
+//! The copy of a response of unknown length, which is stored when its end is received. Its memory is
+//! charged as it grows: to the fills of its site, to the memory besides the cache, and to all copies of the
+//! node.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,7 +31,7 @@ pub(super) struct CopyCharge {
     bytes: u64,
 }
 
-/// Why a copy does not grow.
+/// Why a copy cannot grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CopyFull {
     /// It would be longer than a segment.
@@ -39,7 +40,7 @@ pub(super) enum CopyFull {
 }
 
 impl ResponseCopy {
-    /// An empty one.
+    /// Creates an empty copy.
     pub(super) fn new(copies: &Arc<Copies>, store: &Arc<SegmentStore>, fills: &Arc<Fills>) -> Self {
         let (copies, store) = (Arc::clone(copies), Arc::clone(store));
         let charge = CopyCharge { copies, store, filling: fills.begin(0), bytes: 0 };
@@ -61,7 +62,7 @@ impl ResponseCopy {
         }
         let capacity = self.bytes.capacity();
         if needed > capacity {
-            // By doubling, as vectors do, but not beyond what is charged.
+            // The capacity doubles, as that of a vector, but never exceeds the charged bytes.
             let wanted = (2 * capacity).clamp(needed, SEGMENT_BYTES as usize);
             self.charge.grow_to(wanted as u64)?;
             self.bytes.reserve_exact(wanted - self.bytes.len());
@@ -70,7 +71,7 @@ impl ResponseCopy {
         Ok(())
     }
 
-    /// The bytes, and what they are charged to.
+    /// The bytes, and their charge.
     pub(super) fn into_parts(self) -> (Vec<u8>, CopyCharge) {
         (self.bytes, self.charge)
     }
@@ -80,7 +81,7 @@ impl CopyCharge {
     fn grow_to(&mut self, bytes: u64) -> Result<(), CopyFull> {
         let more = bytes - self.bytes;
         let fills = self.filling.fills();
-        // The rest is for other sites, even if nobody else wants it now: it is held for seconds.
+        // The rest is left to other sites, even if none needs it now: a copy holds memory for seconds.
         let may_grow = !fills.has_share() && self.store.may_fill_beside(Some(fills));
         if !may_grow || !self.copies.take(more) {
             return Err(CopyFull::NoMemory);
@@ -100,7 +101,7 @@ impl Drop for CopyCharge {
 }
 
 impl Copies {
-    /// False: there are not so many bytes left, and nothing changes.
+    /// Takes `more` bytes; false: fewer are left, and none are taken.
     fn take(&self, more: u64) -> bool {
         let fits = |bytes: u64| Some(bytes + more).filter(|sum| *sum <= COPIES_BYTES_MAX);
         self.bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok()

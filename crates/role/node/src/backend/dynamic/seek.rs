@@ -1,4 +1,4 @@
-//! Other nodes' responses: asked for before the servers are.
+//! Asks other nodes for a response before servers are asked.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -17,24 +17,24 @@ use crate::peers::{HeadLease, HeadSought, PeerClient};
 
 /// The result of asking other nodes.
 pub(crate) enum PoolSought {
-    /// One has it. It may be for requests with other fields.
+    /// Another node has it. It may be for requests with other fields.
     Found(Arc<Resource>),
     /// A node that asked reports that the response may not be stored.
     NotStored,
-    /// This node is to ask.
+    /// This node is to ask a server.
     Ask(PoolRequest),
 }
 
-/// A request to a server, for all who wait.
+/// A request to a server, for all that wait.
 pub(crate) struct PoolRequest {
-    /// For those on other nodes.
+    /// For requests that wait on other nodes.
     pub(crate) lease: Option<HeadLease>,
-    /// What is validated: stored here, or on another node.
+    /// The response to validate: stored here, or on another node.
     pub(crate) kept: Option<Arc<Resource>>,
 }
 
-/// Asks other nodes for what `flight`, which `request` leads, is for. What they have and is stale counts
-/// as absent, and is validated.
+/// Asks other nodes for the response that `flight`, led by `request`, is for. A stale response of theirs
+/// counts as absent, and is validated.
 pub(crate) async fn seek(
     peer_client: Option<&Rc<PeerClient>>,
     (route, cache, key): (&Arc<Route>, &PoolCache, &PoolKey),

@@ -1,4 +1,4 @@
-//! What is known under one name of a response: the response itself, or why there is none.
+//! The state of one name: the response, or the reason why there is none.
 
 use std::sync::Arc;
 
@@ -11,35 +11,36 @@ use crate::limits::{VARIANTS_TOLD_MAX, VARIES_MAX};
 use crate::model::changes::{ChangeCounter, SeenVersion};
 use crate::model::resource::Resource;
 
-/// A reply that says that no server answered.
+/// The reply sent when no server answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
     pub(crate) status: u16,
-    /// Whole field lines.
+    /// Complete field lines.
     pub(crate) lines: Arc<[u8]>,
 }
 
 #[derive(Debug)]
 pub(super) struct PoolSlot {
-    /// Charge for the slot and what it holds.
+    /// Charge for the slot and its contents.
     pub(super) charge: Charge,
     pub(super) kept: Option<Arc<Resource>>,
-    /// What `kept` replaces, until its body is complete: it holds on if that breaks off.
+    /// The response that `kept` replaces when its body is complete; it stays in use if the body breaks off.
     before: Option<Arc<Resource>>,
-    /// Of a primary name: Vary of the responses, the latest last.
+    /// For a primary name: Vary of the responses, the most recent last.
     pub(super) varies: Vec<VaryNames>,
-    /// Likewise: what the fields that it names said, for operators.
+    /// For a primary name: the secondary keys of responses, for operators.
     pub(super) variants: Vec<SecondaryKey>,
-    /// Likewise: the name of the refresh that it came of.
+    /// For a primary name: the name of the refresh that produced the response.
     pub(super) refreshed: Option<SegmentName>,
-    /// Until then requests do not wait for each other, by the monotonic clock in milliseconds; and
-    /// why (hit-for-miss).
+    /// Time until which requests do not wait for each other, by the monotonic clock in milliseconds; and
+    /// the reason (hit-for-miss).
     pub(super) mark: Option<(u64, &'static str)>,
-    /// Until then servers are not asked again, for what they failed with.
+    /// Time until which servers are not asked again, and their failure.
     pub(super) failed: Option<(u64, OriginFailure, Option<Refusal>)>,
-    /// No background refresh before this time, by the monotonic clock in milliseconds: the last one failed.
+    /// Time before which there is no background refresh, by the monotonic clock in milliseconds: the last
+    /// one failed.
     pub(super) refreshes_paused_until_ms: u64,
-    /// Of a primary name: responses that have come under its key.
+    /// For a primary name: counts the responses stored under its key.
     changes: ChangeCounter,
 }
 
@@ -68,8 +69,8 @@ impl HeadSlot for PoolSlot {
 }
 
 impl PoolSlot {
-    /// Keeps a response; returns those whose place it takes. Its body, when it is complete, takes
-    /// the place of `replaces`, which remains in reserve until then.
+    /// Stores a response; returns those that it replaces. `replaces` is kept in reserve until the body of
+    /// the response is complete.
     pub(super) fn put(
         &mut self,
         resource: Arc<Resource>,
@@ -84,14 +85,14 @@ impl PoolSlot {
         replaced
     }
 
-    /// What answers requests: not what is still coming, where only what is complete can be validated,
-    /// or used although it is stale.
+    /// The response to use: not one that is still being received if it is stale, since only a complete
+    /// response can be validated or used stale.
     pub(super) fn usable(&self, now_ms: u64) -> Option<&Arc<Resource>> {
         let is_fresh = self.kept.as_ref().is_some_and(|kept| is_fresh(kept, now_ms));
         self.before.as_ref().filter(|_| !is_fresh).or(self.kept.as_ref())
     }
 
-    /// Whether there is no background refresh now.
+    /// Whether background refreshes are paused now.
     pub(super) fn is_paused(&self, now_ms: u64) -> bool {
         let marked = self.mark.map(|(until_ms, _)| until_ms);
         let failed = self.failed.as_ref().map(|(until_ms, ..)| *until_ms);
@@ -99,14 +100,14 @@ impl PoolSlot {
         ends.into_iter().flatten().any(|until_ms| now_ms < until_ms)
     }
 
-    /// Drops what is stale.
+    /// Drops stale responses.
     pub(super) fn drop_stale(&mut self, now_ms: u64) -> Vec<Arc<Resource>> {
         let kept = self.kept.take_if(|kept| !is_fresh(kept, now_ms));
         let before = self.before.take_if(|before| !is_fresh(before, now_ms));
         kept.into_iter().chain(before).collect()
     }
 
-    /// Drops what was purged or taken out of use; returns what was kept, if that is gone.
+    /// Drops responses that were purged or taken out of use; returns the current one if it was dropped.
     pub(super) fn drop_gone(&mut self, store: &SegmentStore) -> Option<Arc<Resource>> {
         let is_gone = |kept: &Resource| kept.is_retired() || kept.is_purged();
         self.before.take_if(|before| is_gone(before));
@@ -116,8 +117,8 @@ impl PoolSlot {
         Some(gone)
     }
 
-    /// Records what a response depends on, and which variant it is, in the place of the oldest if
-    /// there are many.
+    /// Records what a response varies by, and its variant; the oldest of each is replaced if there are too
+    /// many.
     pub(super) fn learn_vary(&mut self, vary: VaryNames, variant: &SecondaryKey) {
         self.variants.retain(|known| known != variant);
         if self.variants.len() == VARIANTS_TOLD_MAX {
@@ -131,18 +132,18 @@ impl PoolSlot {
         self.varies.push(vary);
     }
 
-    /// Of a primary name: a response has come under its key.
+    /// For a primary name: records that a response was stored under its key.
     pub(super) fn count_change(&self) {
         self.changes.count();
     }
 
-    /// Of a primary name: what a look-up may be remembered with; `None` where responses under the key
-    /// depend on different fields, so that a later one may fit a request better.
+    /// For a primary name: the version with which a look-up may be reused; `None` if responses under the
+    /// key vary by different fields, so that a later one may fit a request better.
     pub(super) fn version(&self) -> Option<SeenVersion> {
         (self.varies.len() == 1).then(|| self.changes.version())
     }
 
-    /// Bytes of the heap that it holds.
+    /// Heap memory of its contents, in bytes.
     pub(super) fn kept_bytes(&self) -> usize {
         let kept = self.kept.iter().chain(&self.before).map(|kept| kept.memory_bytes());
         let names = self.varies.iter().flat_map(VaryNames::names).map(String::capacity);

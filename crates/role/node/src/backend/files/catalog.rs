@@ -40,7 +40,7 @@ type Key = (usize, Box<[u8]>);
 
 struct Kept {
     resource: Arc<Resource>,
-    /// For it, and its place.
+    /// Charged for it, and its slot.
     _charge: Charge,
 }
 
@@ -55,7 +55,7 @@ pub(crate) struct Catalog {
     entries: Mutex<HashMap<Key, Kept>>,
     entries_max: usize,
     interval_ms: u64,
-    /// Closes with the catalog; its thread sees it.
+    /// Disconnects when the catalog is dropped, which ends its thread.
     _alive: SyncSender<Infallible>,
 }
 
@@ -69,7 +69,7 @@ impl Catalog {
         entries_max: usize,
         interval_ms: u64,
     ) -> std::io::Result<Arc<Self>> {
-        // Nothing is ever sent: only its end says something.
+        // Nothing is ever sent: only the disconnection is observed.
         let (alive, dropped) = sync_channel(0);
         let catalog = Arc::new(Self {
             _alive: alive,
@@ -95,12 +95,12 @@ impl Catalog {
         &self.sites
     }
 
-    /// The cache of heads of the routes with origins.
+    /// The cache of heads of routes with origins.
     pub(crate) fn origin_heads(&self) -> &Arc<OriginHeadCache> {
         &self.origin_heads
     }
 
-    /// The cache of heads of the routes with pools.
+    /// The cache of heads of routes with pools.
     pub(crate) fn pool_heads(&self) -> &Arc<PoolHeads> {
         &self.pool_heads
     }
@@ -110,12 +110,12 @@ impl Catalog {
         &self.heads
     }
 
-    /// Longest age of a valid check, in milliseconds.
+    /// Age up to which a check is valid, in milliseconds.
     pub(crate) fn interval_ms(&self) -> u64 {
         self.interval_ms
     }
 
-    /// What is known of `path` of `route`, without a look at the disk.
+    /// The cached resource at `path` of `route`; the disk is not read.
     pub(crate) fn known(&self, route: &Route, path: &[u8]) -> Option<Arc<Resource>> {
         let key = (route.index, Box::<[u8]>::from(path));
         let known = self.lock().get(&key).map(|kept| Arc::clone(&kept.resource))?;
@@ -140,8 +140,8 @@ impl Catalog {
                 return Ok(Located::Resource(resource, None));
             }
         }
-        // Known before the disk is looked at, as is the generation: what is
-        // purged or changed in between shows as a difference.
+        // Loaded before the disk is read, as is the generation: purges and changes in between show
+        // as a difference.
         let purges = route.purges.load();
         let directory = self.directory(route, path, wait)?;
         let generation = directory.generation();
@@ -157,8 +157,8 @@ impl Catalog {
         Ok(Located::Resource(self.insert(key, found), Some(file)))
     }
 
-    /// The same, on a thread that may wait for a disk if necessary. A file that was written
-    /// just now may still be in the middle of a write: it is checked again, a few times.
+    /// The same, on a thread that may wait for a disk if necessary. A file that was just written
+    /// may still be incomplete: it is checked again, a few times.
     pub(crate) async fn locate_or_wait(
         self: &Arc<Self>,
         route: &Arc<Route>,
@@ -195,8 +195,8 @@ impl Catalog {
         }
     }
 
-    /// Drops all entries: another catalog is current. Requests in progress, however long they
-    /// take, continue with the resources that they have.
+    /// Drops all entries because another catalog is current. Requests in progress continue with the
+    /// resources that they have.
     pub(crate) fn retire_all(&self) {
         *self.lock() = HashMap::new();
         self.origin_heads.forget_all();
@@ -209,8 +209,8 @@ impl Catalog {
         resource.retire(&self.store);
     }
 
-    /// Inserts the resource found, if it may be kept. If it equals the known one, the known one
-    /// stays, so that references to it remain useful.
+    /// Inserts a found resource if it may be cached. If it equals the cached one, the cached one
+    /// stays, so that references to it remain valid.
     fn insert(&self, key: Key, found: Resource) -> Arc<Resource> {
         let mut entries = self.lock();
         if let Some(known) = entries.get(&key).filter(|known| known.resource.is_still(&found)) {
@@ -237,7 +237,7 @@ impl Catalog {
         found
     }
 
-    /// The path no longer leads to a file.
+    /// Removes an entry whose path no longer leads to a file.
     fn lost<T>(&self, key: &Key, result: Result<T, DiskError>) -> Result<T, DiskError> {
         let lost = self.lock().remove(key);
         if let Some(lost) = lost {
@@ -265,7 +265,7 @@ impl Catalog {
     }
 }
 
-/// Makes room: first evicts entries not used since the last check, then any.
+/// Makes room: evicts entries not used since the last check first, then arbitrary ones.
 fn forget_unused(entries: &mut HashMap<Key, Kept>, entries_max: usize, account: &HeadAccount) {
     let mut surplus = (entries.len() + 1).saturating_sub(entries_max * 7 / 8);
     for spares_used in [true, false] {
@@ -287,7 +287,7 @@ fn forget_unused(entries: &mut HashMap<Key, Kept>, entries_max: usize, account: 
 fn keep_checking(catalog: &Weak<Catalog>, interval_ms: u64, dropped: &Receiver<Infallible>) {
     let pause = Duration::from_millis((interval_ms / 2).max(1));
     loop {
-        // Over at once when the catalog is: reloads must not pile up threads.
+        // Returns as soon as the catalog is dropped: reloads must not accumulate threads.
         if dropped.recv_timeout(pause) == Err(RecvTimeoutError::Disconnected) {
             return;
         }

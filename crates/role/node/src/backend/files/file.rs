@@ -1,7 +1,6 @@
 //! Files as sources of segments.
 //!
-//! Each piece is published only after a check that the file is still in the promised
-//! version.
+//! Each piece is published only after a check that the file still has the promised version.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -29,7 +28,7 @@ pub(crate) struct SharedFile {
 }
 
 impl SharedFile {
-    /// That of segment `index` of an object that is a file.
+    /// The source of segment `index` of an object that is a file.
     pub(crate) fn of(
         route: &Arc<Route>,
         object: &Object,
@@ -56,7 +55,7 @@ impl SharedFile {
         route: &Arc<Route>,
         counters: &Arc<CoreCounters>,
     ) -> Option<Self> {
-        // It is read now, so after any purge that the other knows of.
+        // The file is read now, after any purge that the other node knows of.
         let OriginRef { path, version, object_bytes, purged, .. } = origin;
         let own = route.object_name(path, version, *object_bytes, *purged).segment(origin.index);
         let root = route.open_root().ok()?;
@@ -118,8 +117,8 @@ pub(crate) fn open(
     }
 }
 
-/// Fills a segment chunk by chunk. It begins at `base` of the file. [`DiskError::WouldBlock`]
-/// leaves it partly filled; call again with [`Wait::Yes`].
+/// Fills a segment chunk by chunk; its bytes begin at `base` in the file. After
+/// [`DiskError::WouldBlock`] it is partly filled; call again with [`Wait::Yes`].
 pub(crate) fn fill(
     file: &File,
     segment: &Segment,

@@ -22,8 +22,8 @@ pub(crate) enum FoundFile {
     Directory,
 }
 
-/// Looks a normalised path up on the disk. `known`: purges that were known before, so that the
-/// files found were read after them.
+/// Looks up a normalised path on the disk. `known`: the purges known before; the files are read
+/// after them.
 pub(crate) fn look_up(
     route: &Route,
     path: &[u8],
@@ -70,7 +70,7 @@ fn look_up_index(
     }
     match root.open_at(relative, wait)? {
         (_, FileKind::Directory) if folder.listing => Ok(FoundFile::Directory),
-        // An unlisted directory does not even say that it is there.
+        // The existence of an unlisted directory is not revealed.
         _ => Err(DiskError::NotFound),
     }
 }

@@ -28,7 +28,7 @@ use crate::peers::PeerClient;
 pub(crate) struct Passed {
     pub(crate) reply: OriginReply,
     pub(crate) place: PassPermit,
-    /// Why responses for the path are not cached, if that is known.
+    /// The reason why responses for the path are not cached, if known.
     pub(crate) why: Option<NotKept>,
 }
 
@@ -47,16 +47,16 @@ pub(crate) struct SlowClientPermit {
 /// The client of one route's origins.
 struct OriginClient {
     origins: Rc<Origins>,
-    /// Half of its connections: the others are for fetches that many requests wait for.
+    /// Half of its connections; the others are reserved for fetches that many requests wait for.
     passing: Arc<Semaphore>,
-    /// Slow clients by address; and how many one may have.
+    /// Slow clients by address; `slow_max` is the bound for one address.
     slow: RefCell<HashMap<IpAddr, usize>>,
     slow_max: usize,
 }
 
 impl PassPermit {
     /// Records that the client at `address`, which has this permit, is slow. `None`: too many
-    /// clients of that address are.
+    /// clients of that address are slow.
     pub(crate) fn slow(&self, address: IpAddr) -> Option<SlowClientPermit> {
         let mut slow = self.client.slow.borrow_mut();
         let held = slow.entry(address).or_insert(0);
@@ -80,16 +80,16 @@ impl Drop for SlowClientPermit {
     }
 }
 
-/// Counts of a node's origins, over all workers and reloads.
+/// Counts of a node's origins, summed over all workers and reloads.
 #[derive(Debug, Default)]
 pub(crate) struct Tally(Mutex<(OriginTotals, Vec<Arc<OriginCounters>>)>);
 
 impl Tally {
-    /// The sums now.
+    /// The current sums.
     pub(crate) fn totals(&self) -> OriginTotals {
         let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (ended, live) = &mut *inner;
-        // Whose client is gone counts no more.
+        // The counters of a dropped client do not change any more.
         live.retain(|counters| {
             let is_live = Arc::strong_count(counters) > 1;
             if !is_live {
@@ -114,7 +114,7 @@ pub(crate) struct Remotes {
     pub(super) peer_client: Option<Rc<PeerClient>>,
     pub(super) origin_heads: Arc<OriginHeadCache>,
     tally: Arc<Tally>,
-    /// By the number of the route.
+    /// By index of the route.
     clients: RefCell<HashMap<usize, Rc<OriginClient>>>,
 }
 
@@ -136,7 +136,7 @@ impl Remotes {
         })
     }
 
-    /// Requests all of `target`, for one client; `why` is why it is not cached.
+    /// Requests all of `target` for one client; `why` is the reason why it is not cached.
     pub(super) async fn pass(
         &self,
         route: &Arc<Route>,
@@ -154,7 +154,7 @@ impl Remotes {
         }
     }
 
-    /// Passes on a response that was requested for all clients and turned out to be for one.
+    /// Passes on a response that was requested for all clients but may be sent to one only.
     pub(super) async fn pass_on(
         &self,
         route: &Arc<Route>,
@@ -181,7 +181,7 @@ impl Remotes {
         Some(PassPermit { client, _permit: permit })
     }
 
-    /// Asks an origin of a route.
+    /// Sends a request to an origin of a route.
     pub(super) async fn ask(
         &self,
         route: &Arc<Route>,
@@ -222,8 +222,9 @@ pub(super) struct OriginRequest<'a> {
     pub(super) condition: Condition<'a>,
 }
 
-/// Whether a status reports a temporary state of the origin, and nothing about the object: those
-/// of overload. Another origin is asked after fewer, 500, 502, 503 and 504 (skep-origin).
+/// Whether a status indicates a temporary state of the origin, and nothing about the object: the
+/// statuses of overload. Fewer statuses cause a retry at another origin: 500, 502, 503 and 504
+/// (skep-origin).
 pub(super) fn is_origin_failure(status: u16) -> bool {
     FailureStatuses::Overload.has(status)
 }

@@ -1,4 +1,4 @@
-//! Single flights: turn an origin's response into what all waiting requests are served.
+//! Single flights: turn an origin's response into the outcome for all waiting requests.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -26,9 +26,9 @@ use crate::peers::{HeadLease, HeadSought, renewing};
 
 /// The outcome of a request to an origin.
 enum AskOutcome {
-    /// The resource may be served, or still may; with the cache's result.
+    /// The resource may be served; with the cache result.
     Resource(Arc<Resource>, CacheResult),
-    /// The response is not cacheable, and why, if it is no failure.
+    /// The response is not cacheable; with the reason, unless it is a failure.
     Passed(Box<OriginReply>, Option<NotKept>),
     /// The response is cacheable, but there is no memory for it.
     NoRoom(Box<OriginReply>),
@@ -57,7 +57,7 @@ impl Remotes {
                     return HeadOutcome::Resource(resource, CacheResult::Hit);
                 }
                 HeadLookup::Wait(mut flight) => match flight.outcome().await {
-                    // It was asked for before the purge, perhaps before this client came.
+                    // It was requested before the purge, and possibly before this client's request.
                     Some(HeadOutcome::Resource(resource, _)) if resource.is_softly_purged() => {}
                     Some(HeadOutcome::Resource(resource, cache_result)) => {
                         let is_fill = cache_result == CacheResult::Fill;
@@ -77,11 +77,11 @@ impl Remotes {
                 }
             }
         }
-        // Flights that were purged, or whose workers ended: nothing is said of the origin.
+        // The flights were purged, or their workers ended: the origin is not the cause.
         HeadOutcome::Failed(FetchError::Abandoned)
     }
 
-    /// The resource at `target`, cached or fetched now; nothing that is for one client.
+    /// The resource at `target`, cached or fetched now, unless the response is for one client only.
     pub(super) async fn kept(
         self: &Rc<Self>,
         route: &Arc<Route>,
@@ -97,7 +97,7 @@ impl Remotes {
         }
     }
 
-    /// Runs a flight in a task of its own: waiters and the cache must not depend on the client
+    /// Runs a flight in its own task: waiting requests and the cache must not depend on the client
     /// whose request started it.
     fn start_flight(
         self: &Rc<Self>,
@@ -108,7 +108,7 @@ impl Remotes {
         let (remotes, route) = (Rc::clone(self), Arc::clone(route));
         tokio::task::spawn_local(async move {
             let outcome = run_flight(&remotes, &route, flight).await;
-            // The waiter may be gone.
+            // The receiver may be gone.
             drop(sender.send(outcome));
         });
         receiver
@@ -147,7 +147,7 @@ pub(super) async fn run_flight(
 /// The result of asking other nodes for a head.
 enum Sought {
     Found(Arc<Resource>),
-    /// No node has it, and this one is to fetch it for all.
+    /// No node has it, and this one has the lease to fetch it.
     Lease(HeadLease),
     Nothing,
 }
@@ -171,7 +171,7 @@ async fn seek(
     }
 }
 
-/// Asks the origin, and meanwhile renews the lease periodically.
+/// Asks the origin and renews the lease until it answers.
 async fn answer_under(
     lease: Option<&HeadLease>,
     remotes: &Rc<Remotes>,
@@ -212,12 +212,12 @@ async fn complete(
             let is_part = reply.head.meta.status == 206 && reply.head.end != reply.head.total_bytes;
             let status = reply.head.meta.status;
             match status {
-                // An origin in trouble says nothing of what it does when well.
+                // The response of a failing origin does not show how it responds otherwise.
                 _ if is_origin_failure(status) => {
                     flight.complete(HeadOutcome::Failed(FetchError::OriginStatus(status)));
                 }
                 200..300 => flight.complete(HeadOutcome::Passed(PassFor { ms: PASS_MS, why })),
-                // There may be something to keep any moment.
+                // The origin may have a storable response at any moment.
                 _ => flight.complete(HeadOutcome::Passed(PassFor { ms: PASS_OTHER_MS, why })),
             }
             if !is_part {
@@ -240,7 +240,7 @@ async fn answer(
     loop {
         let head = kept.and_then(|kept| Some(&kept.remote()?.head));
         let condition = head.map_or(Condition::None, |head| Condition::Unless(head.validators()));
-        // The head and the first segment by one exchange.
+        // One exchange returns the head and the first segment.
         let asked = OriginRequest { target, range: Some(0..SEGMENT_BYTES), condition };
         let reply = match remotes.ask(route, origin, asked).await {
             Ok(reply) if !is_origin_failure(reply.head.meta.status) => reply,
@@ -258,14 +258,14 @@ async fn answer(
                 let renewed = renewed(route, origin, kept_resource, *head, flight.purges());
                 return AskOutcome::Resource(renewed, CacheResult::Revalidated);
             }
-            // Without conditions there is no further 304.
+            // Without conditions there is no second 304.
             Revalidated::AskAgain | Revalidated::Replaced => kept = None,
         }
     }
 }
 
-/// RFC 5861 4: a stale resource may be used. Later requests do not wait soon for the same
-/// failure again, unless the origin has a response to pass to each client.
+/// RFC 5861 4: a stale resource may be used. Later requests do not wait for the same failure again
+/// for a while, unless the origin sent a response to pass to each client.
 fn failed_with(
     flight: &HeadFlight,
     origin: &OriginBackend,
@@ -293,7 +293,7 @@ fn failed_with(
     }
 }
 
-/// The same version with a newer head.
+/// The same version with the updated head.
 fn renewed(
     route: &Arc<Route>,
     origin: &OriginBackend,
@@ -305,7 +305,7 @@ fn renewed(
     let (target, version, is_from_peer) = kept.remote().map_or_else(Default::default, |old| {
         (old.target.to_vec(), old.version.to_vec(), old.is_from_peer)
     });
-    // It may have come from a node that knew more.
+    // The stored response may come from a node that knew later purges.
     let purged = freshness::purged(route, purges, &target, &head).max(kept.purges_before());
     let freshness = ResourceFreshness::of(&head, &origin.policy);
     kept::resource(
@@ -317,7 +317,7 @@ fn renewed(
     )
 }
 
-/// Caches a response, if that is allowed, and begins to read its body.
+/// Caches a response if allowed, and begins to read its body.
 async fn judge(
     remotes: &Rc<Remotes>,
     route: &Arc<Route>,
@@ -340,17 +340,17 @@ async fn judge(
         let may_fill = remotes.store.room_to_fill(Some(&origin.fills)).await;
         let is_here = remotes.store.has(&object.segment_name(0));
         if !may_fill && !is_here && reply.head.end == Some(bytes) {
-            // All of it is on its way, and may not come a second time.
+            // The whole body is being received, and may not be sent a second time.
             return AskOutcome::NoRoom(Box::new(reply));
         }
-        // Before anybody hears of the object: who asks next joins this.
+        // Acquired before the object is published: the next request joins this fill.
         let may_acquire = may_fill || is_here;
         let acquired = may_acquire.then(|| remotes.store.acquire(object.wanted(0)));
         if let Some(Acquired::Fill(filler)) = acquired {
             let segment = RemoteSegment::new(remotes, &resource, 0).with(reply);
             if let Some(known) = remotes.fill(filler, segment) {
-                // Before other nodes hear of the object, too: else one of them may
-                // be told to ask for what has just come. An end tells as much.
+                // Awaited before the object is announced to other nodes: otherwise one of them
+                // could be asked to fetch what was just received. A dropped sender counts as well.
                 drop(known.await);
             }
         }

@@ -1,8 +1,8 @@
-//! The cache of heads that origins sent, shared by all workers: the resource at each path
-//! of the routes with origins.
+//! The cache of heads from origins, shared by all workers: the resource at each path of the routes
+//! with origins.
 //!
-//! One request at a time asks for a head, in a [`SingleFlight`]. After some outcomes there
-//! are no requests for a while: the last outcome remains valid.
+//! One request at a time fetches a head, in a [`SingleFlight`]. After some outcomes no requests are
+//! sent for a while: the last outcome remains valid.
 
 use std::sync::Arc;
 
@@ -22,10 +22,10 @@ use crate::model::purges::PurgeSnapshot;
 use crate::model::resource::Resource;
 use crate::model::route::Route;
 
-/// The outcome of a request for a head. `P` describes an answer that is not cached.
+/// The outcome of a request for a head. `P` describes a response that is not cached.
 #[derive(Clone, Debug)]
 pub(crate) enum HeadOutcome<P> {
-    /// The resource may be served; with the cache's result.
+    /// The resource may be served; with the cache result.
     Resource(Arc<Resource>, CacheResult),
     /// The response is passed on to one client, and not cached.
     Passed(P),
@@ -33,20 +33,20 @@ pub(crate) enum HeadOutcome<P> {
     Failed(FetchError),
 }
 
-/// The outcome for the waiters of a response that was passed on: each client asks for itself,
-/// for so many milliseconds.
+/// The outcome for requests that waited for a response that was passed on: for `ms` milliseconds each
+/// client's request is forwarded separately.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PassFor {
     pub(crate) ms: u64,
-    /// Why it is not cached.
+    /// The reason why it is not cached.
     pub(crate) why: Option<NotKept>,
 }
 
-/// What is known of a path.
+/// The state of a path.
 pub(crate) struct HeadExplained {
     pub(crate) kept: Option<Arc<Resource>>,
-    /// Until when requests do not share an answer, by the monotonic clock in milliseconds, and why: a
-    /// token. It may be over.
+    /// Time until which requests do not share a response, by the monotonic clock in milliseconds, and
+    /// the reason as a token. The time may have passed.
     pub(crate) pause: Option<(u64, &'static str)>,
 }
 
@@ -56,18 +56,17 @@ pub(crate) enum HeadLookup {
     Hit(Arc<Resource>),
     /// The resource may be served, but the caller must ask as well.
     Stale(Arc<Resource>, HeadFlight),
-    /// Answers for the path are not cached, and why (Varnish: hit-for-pass).
+    /// Responses for the path are not cached, for this reason (Varnish: hit-for-pass).
     HitForPass(Option<NotKept>),
     /// The origin has just failed.
     Failed(FetchError),
-    /// Another request is asking.
+    /// Another request is in progress.
     Wait(FlightWaiter<HeadOutcome<PassFor>>),
     /// The caller must ask.
     Lead(HeadFlight),
 }
 
-/// Caches the heads that origins sent, by path, and lets one request at a time ask for
-/// each of them.
+/// Caches heads from origins, by path, and limits requests for each head to one at a time.
 #[derive(Debug)]
 pub(crate) struct OriginHeadCache {
     slots: HeadSlots<OriginSlot>,
@@ -79,11 +78,11 @@ struct OriginSlot {
     /// Charge for the slot and its resource.
     charge: Charge,
     kept: Option<Arc<Resource>>,
-    /// Until then there are no requests, by the monotonic clock in milliseconds, and why.
+    /// Time until which no requests are sent, by the monotonic clock in milliseconds, and the reason.
     pause: Option<(u64, Backoff)>,
 }
 
-/// Why there is no shared request.
+/// The reason why no shared request is sent.
 #[derive(Clone, Copy, Debug)]
 enum Backoff {
     /// Responses are not cached.
@@ -146,7 +145,7 @@ impl OriginHeadCache {
             }
             None => {}
         }
-        // While the slots are locked: nobody may have an outcome that is not in its slot.
+        // Joined while the slots are locked: an outcome must not exist without being in its slot.
         let flight = match (self.flights.join(&name), &usable) {
             (FlightRole::Lead(flight), _) => flight,
             (FlightRole::Wait(_), Some(kept)) => return HeadLookup::Hit(Arc::clone(kept)),
@@ -160,7 +159,7 @@ impl OriginHeadCache {
         }
     }
 
-    /// What is known of `target` of a route, for operators; changes nothing.
+    /// The state of `target` of a route, for operators; has no effect.
     pub(crate) fn explain(&self, route: &Route, target: &[u8]) -> HeadExplained {
         let name = head_name(route, target, route.purges.load().hard());
         let slots = self.slots.lock();
@@ -176,8 +175,8 @@ impl OriginHeadCache {
         HeadExplained { kept: kept.filter(|it| !it.is_retired()), pause }
     }
 
-    /// The peer head of this name, for another node: waits briefly for an origin that is being
-    /// asked, but for no other node, which may be waiting for this one.
+    /// The peer head of this name, for another node: waits briefly for an origin that is being asked,
+    /// but not for other nodes, which may be waiting for this one.
     pub(crate) async fn head_for_peer(&self, name: SegmentName) -> Result<PeerHead, PeerRefusal> {
         let kept = self.slots.lock().get(&name).and_then(|slot| slot.kept.clone());
         let unpurged = kept.filter(|kept| !kept.is_purged());
@@ -197,14 +196,13 @@ impl OriginHeadCache {
         self.slots.forget_all();
     }
 
-    /// Takes a resource out of use because the origin has another version by now, or none.
+    /// Takes a resource out of use because the origin now has another version, or none.
     pub(crate) fn retire(&self, resource: &Resource) {
         resource.retire(self.slots.store());
     }
 }
 
-/// The only request in progress for the head of a path. Its holder must send it, and complete
-/// it.
+/// The only request in progress for the head of a path. Its holder must send it and complete it.
 #[derive(Debug)]
 pub(crate) struct HeadFlight {
     cache: Arc<OriginHeadCache>,
@@ -228,22 +226,22 @@ impl HeadFlight {
         *self.flight.key()
     }
 
-    /// The purges that its outcome is later than.
+    /// The purges that precede its outcome.
     pub(crate) fn purges(&self) -> &PurgeSnapshot {
         &self.purges
     }
 
-    /// Records that from now on it waits for an origin alone.
+    /// Records that from now on it waits for an origin only.
     pub(crate) fn asks_origin(&self) {
         self.flight.asks_origin();
     }
 
-    /// The cached resource, to be revalidated.
+    /// The cached resource, to revalidate.
     pub(crate) fn kept(&self) -> Option<&Arc<Resource>> {
         self.kept.as_ref()
     }
 
-    /// Whether this resource was found to be unavailable, though another node reports it as
+    /// Whether this resource was found to be unavailable here, although another node reports it as
     /// fresh.
     pub(crate) fn is_gone(&self, resource: &Resource) -> bool {
         self.gone.as_ref().is_some_and(|gone| gone.is_same_version(resource))

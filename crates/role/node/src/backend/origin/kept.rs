@@ -1,5 +1,4 @@
-//! What is cached of an origin's head: how long it may be used, under which version, and
-//! the field lines of its replies.
+//! The cached form of an origin's head: its freshness, its version, and the field lines of its replies.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,26 +22,26 @@ use crate::model::purges::PurgeSnapshot;
 use crate::model::resource::Resource;
 use crate::model::route::Route;
 
-/// Why a response is not cached.
+/// The reason why a response is not cached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NotKept {
     /// A rule of RFC 9111, or of the policy.
     Rule(CachingRule),
     /// Its length is not known in advance.
     UnknownLength,
-    /// It is longer than what is cached of its status.
+    /// It is longer than allowed for its status.
     TooLong,
-    /// It is not the beginning, or not the whole, where that is needed.
+    /// It does not start at the first byte, or is not whole where that is required.
     Part,
-    /// Nothing tells its versions apart, or the origin knows no ranges: its parts can't be requested
-    /// again.
+    /// Its versions cannot be distinguished, or the origin does not support ranges: its parts cannot be
+    /// requested again.
     NoParts,
     /// There is no memory for it.
     NoMemory,
 }
 
 impl NotKept {
-    /// The `detail` of Cache-Status.
+    /// The `detail` parameter of Cache-Status.
     pub(crate) fn token(self) -> &'static str {
         match self {
             Self::Rule(rule) => rule.token(),
@@ -55,8 +54,8 @@ impl NotKept {
     }
 }
 
-/// Length of a cacheable object: it is known, its segments can be counted, and its head does
-/// not forbid caching. A response that is no object may be cached if it is small.
+/// Length of a cacheable object: the length is known, the segments can be numbered, and the head does not
+/// forbid caching. A response that is not an object may be cached if it is short.
 pub(super) fn keepable_bytes(head: &Head, origin: &OriginBackend) -> Result<u64, NotKept> {
     may_store(&RequestMeta::PLAIN_GET, &head.meta, &origin.policy).map_err(NotKept::Rule)?;
     let bytes_max = if is_object(head) { OBJECT_BYTES_MAX } else { SEGMENT_BYTES };
@@ -74,12 +73,12 @@ pub(super) fn version(head: &Head, origin: &OriginBackend) -> Result<(u64, Vec<u
         return Err(NotKept::Part);
     }
     if !is_object(head) {
-        // As long as it says so; it is no version of what may be there otherwise.
+        // Cached while fresh; it does not validate an object that may exist later.
         let is_fresh = fresh.is_fresh(0);
         return is_fresh.then(|| (bytes, once())).ok_or(NotKept::Rule(fresh.source));
     }
-    // 200 to an ask for a range: an origin that knows no ranges would send
-    // all of it for each segment.
+    // 200 in response to a range request: an origin without range support would send the whole object for
+    // each segment.
     if bytes > SEGMENT_BYTES && is_whole {
         return Err(NotKept::NoParts);
     }
@@ -87,12 +86,12 @@ pub(super) fn version(head: &Head, origin: &OriginBackend) -> Result<(u64, Vec<u
     Ok((bytes, version))
 }
 
-/// Whether a response has an object's bytes, not a word in their place.
+/// Whether a response contains an object's bytes, not an error or redirect in their place.
 fn is_object(head: &Head) -> bool {
     matches!(head.meta.status, 200 | 206)
 }
 
-/// Whether a resource may be served at once, while the origin is asked whether it is current.
+/// Whether a resource may be served at once while it is revalidated at the origin.
 pub(super) fn may_do_meanwhile(kept: &Resource, origin: &OriginBackend, now_ms: u64) -> bool {
     kept.freshness().is_some_and(|freshness| {
         let (rules, resident_ms) = freshness.rules(now_ms);
@@ -101,7 +100,7 @@ pub(super) fn may_do_meanwhile(kept: &Resource, origin: &OriginBackend, now_ms: 
     })
 }
 
-/// Whether a resource may be served although it is stale, since its origin failed with `error`.
+/// Whether a stale resource may be served because its origin failed with `error`.
 pub(super) fn may_do_after(
     error: FetchError,
     kept: &Resource,
@@ -119,14 +118,14 @@ pub(super) fn may_do_after(
     })
 }
 
-/// A unique version, unlike that of any other response to any node: nothing shows whether parts
-/// of two responses belong together.
+/// A version that differs from that of any other response to any node: nothing shows whether parts of two
+/// such responses belong together.
 pub(crate) fn once() -> Vec<u8> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
     let mut version = format!("once {count} ").into_bytes();
     let mut random = [0; 16];
-    // Without entropy the process does not get as far as this.
+    // A process without entropy fails earlier.
     if rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty()).is_err() {
         random[..8].copy_from_slice(&unix_ms().to_le_bytes());
     }
@@ -146,8 +145,7 @@ pub(super) struct FetchedHead {
     pub(super) is_from_peer: bool,
 }
 
-/// The resource to be served, for as long as `freshness` allows. `purges` were known before the
-/// request.
+/// The resource to serve, for as long as `freshness` allows. `purges` were known before the request.
 pub(super) fn resource(
     route: &Arc<Route>,
     origin: &OriginBackend,
@@ -172,7 +170,8 @@ pub(super) fn resource(
     Arc::new(Resource::of_origin(route, Variants::of_one(object), freshness, purges))
 }
 
-/// Lines for clients: without those that this server sets itself. `route_says` for how long they are kept.
+/// Field lines for clients, without those that this server sets itself. `route_says`: the route sets how
+/// long clients may cache the response.
 pub(crate) fn lines(head: &Head, route: &Route, route_says: bool) -> Vec<u8> {
     let is_of = |name: &[u8], names: &[&str]| {
         names.iter().any(|ours| name.eq_ignore_ascii_case(ours.as_bytes()))
@@ -181,8 +180,8 @@ pub(crate) fn lines(head: &Head, route: &Route, route_says: bool) -> Vec<u8> {
     if let Some(content_type) = &route.content_type {
         encode::write_field(&mut lines, "Content-Type", content_type.as_bytes());
     }
-    // Tags are for caches: elsewhere, too, the one that purges by them keeps them. And what is said
-    // to this cache alone is for nobody behind it.
+    // Tags are for caches, and the cache that purges by them must be the one that keeps them. A field
+    // targeted at this cache does not concern anyone behind it.
     let ours = ["server", "surrogate-key", "cache-tag", TARGETED_FIELDS[0]];
     for (name, line) in head.lines().filter(|(name, _)| !is_of(name, &ours)) {
         let is_replaced = route_says && is_of(name, &["cache-control", "expires"])

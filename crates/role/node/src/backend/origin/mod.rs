@@ -15,9 +15,9 @@
 //!  other segments: ranges pinned to the version, each through the cluster's fill
 //! ```
 //!
-//! Requests to origins carry nothing of the client: no cookies, credentials or preferences.
-//! So an origin's response, whatever its `Vary` field says, is the one that any of our
-//! clients would get, and path and query are the whole key.
+//! Requests to origins contain nothing of the client: no cookies, credentials or preferences. An
+//! origin's response, whatever its `Vary` field states, is therefore the one that any client would
+//! get, and path and query are the whole key.
 //!
 //! Invariants: bytes under a name are of one version, or a segment fails and its resource is
 //! fetched anew; each waiter of a flight gets its outcome or leads the next one; a response
@@ -36,7 +36,7 @@ pub(crate) use kept::{NotKept, lines, once};
 pub(crate) use peer_head::{ReadHead, decode, encode};
 pub(crate) use segment::RemoteSegment;
 
-/// What tests of this module begin with.
+/// Set-up shared by the tests of this module.
 #[cfg(test)]
 mod rig {
     #![allow(clippy::unwrap_used, reason = "tests")]
@@ -61,7 +61,7 @@ mod rig {
         Arc::clone(set.routes().next().unwrap())
     }
 
-    /// What came just now from `/a`, of so many bytes and with these fields.
+    /// A response just received from `/a`, with this length and these fields.
     pub(super) fn resource(route: &Arc<Route>, bytes: u64, fields: &str) -> Arc<Resource> {
         let text = format!("HTTP/1.1 200 OK\r\nContent-Length: {bytes}\r\n{fields}\r\n");
         let head = Head::from_text(text.as_bytes(), unix_ms()).unwrap();

@@ -1,4 +1,4 @@
-//! Peer heads: heads that one node got from an origin, for another node.
+//! Peer heads: heads that one node fetched from an origin, for another node.
 //!
 //! ```text
 //!  0 bytes of the version (u16)   2 version   ... bytes of the object (u64)
@@ -28,7 +28,7 @@ pub(super) fn of(resource: &Resource) -> Option<PeerHead> {
     encode(resource, Vec::new())
 }
 
-/// The same behind `prefix`.
+/// The same, preceded by `prefix`.
 pub(crate) fn encode(resource: &Resource, prefix: Vec<u8>) -> Option<PeerHead> {
     let (remote, freshness) = (resource.remote()?, resource.freshness()?);
     let version_len = u16::try_from(remote.version.len()).ok()?;
@@ -43,17 +43,17 @@ pub(crate) fn encode(resource: &Resource, prefix: Vec<u8>) -> Option<PeerHead> {
     (head.len() <= PEER_HEAD_BYTES_MAX).then_some(PeerHead { fresh_ms, softly_purged, head })
 }
 
-/// A peer head, taken apart.
+/// A parsed peer head.
 pub(crate) struct ReadHead {
     pub(crate) version: Vec<u8>,
-    /// Of the whole object.
+    /// Length of the whole object.
     pub(crate) bytes: u64,
     /// The latest hard purge of it known to the node that sent it.
     pub(crate) purged: PurgeStamp,
     pub(crate) head: Head,
 }
 
-/// Takes a peer head apart; `None`: it is none.
+/// Parses a peer head; `None`: it is invalid.
 pub(crate) fn decode(head: &[u8]) -> Option<ReadHead> {
     let (version_len, rest) = head.split_first_chunk()?;
     let (version, rest) = rest.split_at_checked(usize::from(u16::from_le_bytes(*version_len)))?;
@@ -67,9 +67,9 @@ pub(crate) fn decode(head: &[u8]) -> Option<ReadHead> {
     })
 }
 
-/// The resource described by another node's head of `target`; `None`: the head is invalid, or
-/// was fetched before one of `purges`, which the other node does not know yet. It came
-/// `transit_ms` after it was asked for.
+/// The resource described by another node's head of `target`; `None`: the head is invalid, or was
+/// fetched before one of `purges`, which the other node does not know yet. The head arrived
+/// `transit_ms` after it was requested.
 pub(super) fn read(
     route: &Arc<Route>,
     origin: &OriginBackend,
@@ -78,7 +78,7 @@ pub(super) fn read(
     purges: &PurgeSnapshot,
 ) -> Option<Arc<Resource>> {
     let ReadHead { version, bytes, purged, head } = decode(&peer_head.head)?;
-    // It is as good as what an origin says, and no better.
+    // It is checked like an origin's response.
     if kept::keepable_bytes(&head, origin) != Ok(bytes) {
         return None;
     }
@@ -112,7 +112,7 @@ mod tests {
         route.purges.learn(kind, &PurgeNews { purges, ..PurgeNews::default() });
     }
 
-    /// What a node got just now, for another.
+    /// A head that a node has just fetched, for another one.
     fn got(route: &Arc<Route>) -> PeerHead {
         got_with(route, 5, "Cache-Tag: t\r\nETag: \"v\"\r\nCache-Control: max-age=60\r\n")
     }
@@ -145,7 +145,7 @@ mod tests {
             assert!(taken(&two, &old).is_some());
             purge(&two, what.clone(), stamp);
             assert!(taken(&two, &old).is_none(), "{what}");
-            // Who does not know of it yet must find the bytes that belong to it.
+            // A node that does not know the purge yet must find the bytes fetched after it.
             let new = got(&two);
             let taken = taken(&one, &new).unwrap();
             assert_eq!(taken.variants.plain.purged(), PurgeStamp(stamp));

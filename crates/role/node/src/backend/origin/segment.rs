@@ -1,8 +1,8 @@
 //! Segments filled from an origin.
 //!
-//! Every request is pinned to the version in the segment's name, and every response is
-//! compared with it: only bytes of that version are published. If the origin has another
-//! version by now, the resource is retired, so that the next request gets the new version.
+//! Every request is pinned to the version in the segment's name, and every response is compared
+//! with it: only bytes of that version are published. If the origin has another version, the
+//! resource is retired, so that the next request gets the new one.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -24,7 +24,7 @@ use crate::model::resource::Resource;
 use crate::model::route::Route;
 use crate::peers::{SegmentOrigin, read_all};
 
-/// Why a fill stopped.
+/// The reason why a fill stopped.
 #[derive(Debug, thiserror::Error)]
 enum Stopped {
     #[error(transparent)]
@@ -60,14 +60,14 @@ pub(crate) struct RemoteSegment {
     remotes: Rc<Remotes>,
     resource: Arc<Resource>,
     index: u32,
-    /// A response whose body is the segment's.
+    /// A response whose body contains the bytes of the segment.
     opened: RefCell<Option<OriginReply>>,
-    /// While it is to fill a segment.
+    /// Held while it fills a segment.
     filling: Option<Filling>,
 }
 
 impl Remotes {
-    /// Begins to fill a segment: from another node's memory if it is there. The returned
+    /// Begins to fill a segment, from another node's memory if a holder exists. The returned
     /// receiver, if there is a peer client, completes when the coordinator knows of the fill.
     pub(super) fn fill(
         &self,
@@ -100,7 +100,7 @@ impl Remotes {
         drop(self.fill(filler, RemoteSegment::new(self, resource, index)));
     }
 
-    /// Bytes `range` of `resource`, in its version, bypassing the cache.
+    /// Opens bytes `range` of `resource`, in its version, bypassing the cache.
     pub(crate) async fn open(
         self: &Rc<Self>,
         resource: &Arc<Resource>,
@@ -132,8 +132,8 @@ impl RemoteSegment {
         self
     }
 
-    /// The segment that another node describes, if this node has the object in that version, or
-    /// gets its head now.
+    /// The segment that another node describes, if this node has the object in that version or can
+    /// fetch its head now.
     pub(crate) async fn described_by(
         origin: &OriginRef,
         name: SegmentName,
@@ -189,7 +189,7 @@ impl RemoteSegment {
         let reply = self.remotes.ask(&self.resource.route, remote, asked).await?;
         let head = &reply.head;
         if !matches!(head.meta.status, 200 | 206) {
-            // Or the object is not there any more.
+            // Or the object was removed.
             if !is_origin_failure(head.meta.status) {
                 self.remotes.origin_heads.retire(&self.resource);
             }
@@ -218,8 +218,8 @@ impl SegmentOrigin for RemoteSegment {
     }
 
     fn described(&self, has_lease: bool) -> Option<OriginRef> {
-        // Without a coordinator nobody tells the other who has the object's head. And
-        // bytes that are on their way here had better come here.
+        // Without a coordinator the other node does not learn who has the object's head. And if
+        // this node is already receiving the bytes, it should fill the segment itself.
         if !has_lease || self.opened.borrow().is_some() {
             return None;
         }
@@ -238,14 +238,14 @@ impl SegmentOrigin for RemoteSegment {
     }
 }
 
-/// The next chunk on its way into a segment.
+/// The next chunk of a segment while it is received.
 struct Chunk<'a> {
     buffer: &'a mut [u8],
     have: usize,
 }
 
 impl Chunk<'_> {
-    /// Reads on until the segment is complete (true) or the body ends.
+    /// Reads until the segment is complete (true) or the body ends.
     async fn read(&mut self, body: &mut Body, segment: &Segment) -> Result<bool, Stopped> {
         loop {
             let bytes = segment.next_chunk_bytes();
@@ -260,7 +260,7 @@ impl Chunk<'_> {
             if self.have < bytes {
                 continue;
             }
-            // Only its end tells that a body was what its head had said.
+            // Only the end of the body confirms the length stated in its head.
             let is_last = segment.filled() + bytes as u32 == segment.len();
             let ends_here = body.left_bytes().is_none_or(|left| left == 0);
             if is_last && ends_here && body.next(&mut [0]).await? > 0 {

@@ -1,8 +1,8 @@
-//! The files and folders of other nodes at paths that this node does not have, for all
+//! The files and folders of other nodes at paths that this node does not have, shared by all
 //! workers.
 //!
-//! There is one look-up at a time for a name, in a [`SingleFlight`]; it runs in a task of its
-//! own, so that waiters do not depend on the client whose request started it.
+//! There is one look-up at a time for a name, in a [`SingleFlight`]; it runs in its own task, so
+//! that waiting requests do not depend on the client whose request started it.
 
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,9 +26,9 @@ use crate::peers::{PartSought, PeerClient};
 #[derive(Clone, Debug)]
 pub(crate) enum Elsewhere {
     File(Arc<Resource>),
-    /// A folder, asked for without its slash.
+    /// A folder, requested without the slash at its end.
     Folder,
-    /// Nothing: no node has it.
+    /// No node has it.
     Nothing,
 }
 
@@ -46,11 +46,11 @@ pub(crate) struct PartHeadCache {
 
 #[derive(Debug)]
 struct PartSlot {
-    /// For the slot and what is known.
+    /// Charged for the slot and its contents.
     _charge: Charge,
-    /// What was found last.
+    /// The result of the last look-up.
     known: Elsewhere,
-    /// Until when it may be used without asking.
+    /// Time until which it may be used without another look-up.
     until_ms: u64,
 }
 
@@ -58,7 +58,7 @@ struct PartSlot {
 enum PartLookup {
     Known(Elsewhere),
     Wait(FlightWaiter<PartOutcome>),
-    /// The caller must look.
+    /// The caller must look it up.
     Lead(LookUp),
 }
 
@@ -92,7 +92,7 @@ impl PartHeadCache {
                     waiter
                 }
             };
-            // Its worker may have ended.
+            // The worker of the flight may have ended.
             if let Some(outcome) = flight.outcome().await {
                 return outcome;
             }
@@ -113,7 +113,7 @@ impl PartHeadCache {
         {
             return PartLookup::Known(slot.known.clone());
         }
-        // While the slots are locked: nobody may have an outcome that is not in its slot.
+        // Joined while the slots are locked: an outcome must not exist without being in its slot.
         match self.flights.join(&name) {
             FlightRole::Wait(flight) => PartLookup::Wait(flight),
             FlightRole::Lead(flight) => {
@@ -133,7 +133,7 @@ impl PartHeadCache {
     }
 }
 
-/// The right and the duty to look one name up.
+/// The exclusive right and the duty to look up one name.
 struct LookUp {
     heads: Arc<PartHeadCache>,
     /// The result of the last look-up.
@@ -166,8 +166,8 @@ impl LookUp {
         self.flight.land(found);
     }
 
-    /// The file in this version: the known one if it is the same, so that references to it
-    /// remain useful.
+    /// The file in this version: the known resource if it is the same, so that references to it
+    /// remain valid.
     fn file(
         &self,
         route: &Arc<Route>,
@@ -190,7 +190,7 @@ impl LookUp {
         }
     }
 
-    /// Stores the result; the one that it replaces is not served any more.
+    /// Stores the result; the previous one is not served any more.
     fn keep(&self, found: &Elsewhere, until_ms: u64) {
         let heads = &self.heads;
         let known_bytes = match found {
@@ -221,12 +221,12 @@ impl Elsewhere {
         matches!(self, Self::File(resource) if resource.is_retired())
     }
 
-    /// Whether the node that has it must be asked again, before the time of its slot: a soft purge.
+    /// Whether its node must be asked again before the time of its slot, because of a soft purge.
     fn is_expired(&self, now_ms: u64) -> bool {
         matches!(self, Self::File(resource) if resource.is_expired(now_ms))
     }
 
-    /// Whether it was purged; then it is out of use.
+    /// Whether it was purged; if so, it is taken out of use.
     fn is_purged(&self, store: &SegmentStore) -> bool {
         match self {
             Self::File(resource) if resource.is_purged() => {
@@ -238,7 +238,7 @@ impl Elsewhere {
     }
 }
 
-/// Evicts expired entries, then any.
+/// Evicts expired entries first, then arbitrary ones.
 fn make_room(
     slots: &mut HashMap<SegmentName, PartSlot>,
     slots_max: usize,

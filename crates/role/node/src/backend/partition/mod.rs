@@ -11,12 +11,12 @@
 //!  segments: through the cluster's fill; their source is that node
 //! ```
 //!
-//! A head name stands for a path in any version. Each node announces its files and folders
-//! under these names, and coordinators know which nodes have them, and which nodes may have
-//! others: these are asked themselves, for a path as well as for its name.
+//! A head name stands for a path in any version. Each node announces its files and folders under
+//! these names. Coordinators know which nodes have them, and which nodes may have further ones:
+//! these are asked directly, by path as well as by name.
 //!
-//! Invariants: a node announces only what it would serve; the version in the head determines
-//! which bytes are sent, and a node with another version refuses.
+//! Invariants: a node announces only what it would serve; the version in the head determines which
+//! bytes are sent, and a node with another version refuses the request.
 
 mod head_cache;
 mod walk;
@@ -28,7 +28,7 @@ use crate::model::object::{Object, Variants};
 pub(crate) use head_cache::{Elsewhere, PartHeadCache};
 pub(crate) use walk::Walker;
 
-/// The head of files on this node's disk, for another node; `None`: they are elsewhere.
+/// The head of files on this node's disk, for another node; `None`: the files are not on this disk.
 pub(crate) fn head_of(variants: &Variants) -> Option<FileHead> {
     let version = |object: &Object| Some(object.file()?.1.version);
     let sibling = |object: &Option<_>| object.as_deref().and_then(version);

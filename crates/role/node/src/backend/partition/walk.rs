@@ -1,9 +1,8 @@
-//! The thread that walks this node's parts and announces the files and folders in them.
+//! The thread that walks this node's partitions and announces their files and folders.
 //!
-//! A folder is read anew when the kernel reports a change, or when a periodic check finds
-//! another folder or another modification time. The new listing is compared with the
-//! previous one; new folders are walked, removed folders are forgotten with all their
-//! contents.
+//! A folder is read again when the kernel reports a change, or when a periodic check finds another
+//! folder or another modification time. The new listing is compared with the previous one; new
+//! folders are walked, removed folders are dropped with all their contents.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -25,16 +24,15 @@ use crate::model::announced::{Announced, AnnouncedPath, WalkTerm};
 use crate::model::route::{FolderBackend, Route};
 use crate::model::site::SiteSet;
 
-/// Walks the parts of a config for as long as it is kept.
+/// Walks the partitions of a config until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Walker {
-    /// Closes with this; the thread sees it.
+    /// Disconnects when the walker is dropped, which ends the thread.
     _alive: SyncSender<Infallible>,
 }
 
 impl Walker {
-    /// Starts to walk the sites of which this node has a part. Announcements of other sites are
-    /// withdrawn.
+    /// Starts to walk the partitions in `sites`. Announcements of other sites are withdrawn.
     pub(crate) fn start(
         sites: &SiteSet,
         announced: &Arc<Announced>,
@@ -61,22 +59,22 @@ impl Walker {
     }
 }
 
-/// A route of which this node has a part, and the folders found there.
+/// A route of which this node stores a part, and the folders found there.
 struct Part {
     route: Arc<Route>,
-    /// Folders by their path below the root, without a slash at the end. A name
-    /// with a slash behind it begins the paths of all that is in it.
+    /// Folders by their path below the root, without a slash at the end. A folder's name followed
+    /// by a slash is the prefix of all paths in it.
     folders: BTreeMap<Vec<u8>, Folder>,
-    /// Folders that could not be read; tried again from time to time.
+    /// Folders that could not be read; retried periodically.
     unread: Vec<Vec<u8>>,
 }
 
-/// A folder as it was read last.
+/// A folder as of the last read.
 struct Folder {
     watched: Arc<Directory>,
     generation: u64,
     stamp: FolderStamp,
-    /// Whether a change after it was read would show in its modification time.
+    /// Whether a change after the read would show in the modification time.
     is_settled: bool,
     /// The announced entries, and whether each is a folder.
     entries: HashMap<Box<[u8]>, bool>,
@@ -89,7 +87,7 @@ struct Walk {
     term: WalkTerm,
     /// Entries that may still be announced.
     left: usize,
-    /// Whether some were not announced: coordinators are not to say that nobody has them.
+    /// Whether some entries were not announced: coordinators must not answer that no node has them.
     has_skipped: bool,
 }
 
@@ -101,7 +99,7 @@ impl Walk {
         self.announced.settle(self.term, !self.has_skipped);
         let pause = Duration::from_millis((interval_ms / 2).clamp(1, PART_TICK_MS));
         let mut looked_ms = monotonic_ms();
-        // Over at once when the config is.
+        // Ends as soon as the walker is dropped.
         while ended.recv_timeout(pause) != Err(RecvTimeoutError::Disconnected) {
             let is_by_time = monotonic_ms().saturating_sub(looked_ms) >= interval_ms / 2;
             if is_by_time {
@@ -143,8 +141,8 @@ impl Part {
         self.folders.iter().filter(is_changed).map(|(path, _)| path.clone()).collect()
     }
 
-    /// Folders that could not be read and are still relevant: the root, and those in a folder
-    /// that was read.
+    /// Takes the folders that could not be read and are still relevant: the root, and folders in
+    /// one that was read.
     fn take_unread(&mut self) -> Vec<Vec<u8>> {
         let mut unread = std::mem::take(&mut self.unread);
         unread.sort();
@@ -162,7 +160,7 @@ impl Part {
     fn visit(&mut self, walk: &mut Walk, path: Vec<u8>) {
         let mut waiting = vec![path];
         while let Some(path) = waiting.pop() {
-            // Watched before it is read: what changes in between is seen.
+            // Watched before it is read, so that changes in between are noticed.
             let watched = walk.watcher.watch(&self.on_disk(&path));
             let generation = watched.generation();
             let Some(read) = self.read(walk, &path) else {
@@ -183,8 +181,8 @@ impl Part {
         }
     }
 
-    /// Announces new entries and withdraws removed ones; new folders are added to `waiting`.
-    /// Returns the entries announced now.
+    /// Announces new entries and withdraws removed ones; new folders are appended to `waiting`.
+    /// Returns the entries announced by this call.
     fn compare(
         &mut self,
         walk: &mut Walk,
@@ -222,12 +220,12 @@ impl Part {
     }
 
     /// Removes a folder and all its contents. (Its own entry is withdrawn with the folder that
-    /// contained it.)
+    /// contains it.)
     fn forget(&mut self, walk: &mut Walk, path: &[u8]) {
         let inside = if path.is_empty() { Vec::new() } else { [path, b"/"].concat() };
         let within = |it: &Vec<u8>| it == path || it.starts_with(&inside);
         let from = self.folders.range(path.to_vec()..);
-        // Paths such as `a-b` lie between `a` and `a/b`.
+        // Paths such as `a-b` sort between `a` and `a/b`.
         let around = from.take_while(|(it, _)| it.starts_with(path));
         let gone: Vec<_> = around.filter(|(it, _)| within(it)).map(|(it, _)| it.clone()).collect();
         for path in gone {
@@ -256,8 +254,8 @@ impl Part {
         root.join(Path::new(std::ffi::OsStr::from_bytes(path)))
     }
 
-    /// The entries of a folder that would be served; `None`: it would not be served itself, or
-    /// is no folder.
+    /// The entries of a folder that would be served; `None`: the folder itself would not be served,
+    /// or is not a folder.
     fn read(&self, walk: &mut Walk, path: &[u8]) -> Option<Read> {
         let root = self.route.open_root().ok()?;
         let (folder, kind) = root.open_at(path, Wait::Yes).ok()?;
@@ -277,7 +275,7 @@ impl Part {
         Some(Read { stamp, entries })
     }
 
-    /// Whether an entry is a folder; `None`: it would not be served.
+    /// Whether an entry is a folder; `None`: the entry would not be served.
     fn kind_of(&self, root: &Root, path: &[u8], name: &[u8], kind: FileType) -> Option<bool> {
         let relative = joined(path, name);
         if matches!(name, b"." | b"..") || relative.len() > PATH_BYTES_MAX {
@@ -302,8 +300,8 @@ impl Part {
         self.folder().shows(&shown).then_some(is_folder)
     }
 
-    /// Whether a link in the folder at `path` leads to a folder that contains it: the walk
-    /// would never end.
+    /// Whether a link in the folder at `path` leads to a folder that contains it: the walk would
+    /// never end.
     fn leads_back(&self, path: &[u8], linked: &std::fs::File) -> bool {
         let Ok(stamp) = FolderStamp::of(linked) else { return true };
         let Ok(root) = self.route.open_root() else { return true };
@@ -315,7 +313,7 @@ impl Part {
 }
 
 impl Walk {
-    /// Whether one more may be announced.
+    /// Whether another entry may be announced.
     fn take_entry(&mut self) -> bool {
         if self.left == 0 {
             self.skip();
@@ -325,7 +323,7 @@ impl Walk {
         true
     }
 
-    /// Something is not announced.
+    /// Records that an entry is not announced.
     fn skip(&mut self) {
         if !std::mem::replace(&mut self.has_skipped, true) {
             tracing::warn!(
@@ -337,7 +335,7 @@ impl Walk {
     }
 }
 
-/// The current contents of a folder.
+/// The contents of a folder, just read.
 struct Read {
     stamp: FolderStamp,
     entries: HashMap<Box<[u8]>, bool>,

@@ -1,4 +1,4 @@
-//! Requests for routes whose pool's responses are cached.
+//! Requests for routes that cache the responses of their pool.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -31,15 +31,15 @@ use crate::model::resource::Resource;
 use crate::model::route::Route;
 use crate::peers::{HeadLease, PeerClient, renewing};
 
-/// How one request to a server ended.
+/// The result of one look-up, including a request to a server if needed.
 enum CacheLookup {
-    /// The client has its reply.
+    /// The client has been answered.
     Answered,
     /// Send this.
     Send(Arc<Resource>, CacheResult, StoredStatus<'static>),
-    /// Send this, and remember the look-up.
+    /// Send this, and store the look-up in the worker's index.
     Hit(Arc<Resource>, Option<SeenVersion>),
-    /// Ask as the client does, without storing anything; with why.
+    /// Forward the request as the client sent it, without storing the response; with the reason.
     Pass(&'static str),
     Refused(Refusal),
 }
@@ -56,7 +56,7 @@ impl SlowRequest<'_> {
         for _ in 0..ATTEMPTS_MAX {
             let asked = match self.look_up(request, exchange, of, &mut collapses).await? {
                 Some(asked) => asked,
-                // More is known now.
+                // The state has changed: look up again.
                 None => continue,
             };
             let (resource, cache_result, purpose) = match asked {
@@ -86,7 +86,7 @@ impl SlowRequest<'_> {
         self.failed(request, exchange, FetchError::Lost).await
     }
 
-    /// One look-up, and what follows of it; `None`: look up again.
+    /// Looks up the request once, and acts on the result; `None`: look up again.
     async fn look_up(
         &self,
         request: &RequestHead<'_, '_>,
@@ -157,7 +157,7 @@ impl SlowRequest<'_> {
         }))
     }
 
-    /// Asks other nodes, then a server, for all who wait.
+    /// Asks other nodes, then a server, for all waiting requests.
     async fn lead(
         &self,
         request: &RequestHead<'_, '_>,
@@ -178,7 +178,7 @@ impl SlowRequest<'_> {
                         CacheResult::Peer,
                         StoredStatus::default(),
                     )),
-                    // It tells what the response depends on.
+                    // The response shows which fields responses vary by.
                     Ok(false) => None,
                     Err(alone) => {
                         let alone = Alone { has_waited, ..alone };
@@ -194,7 +194,7 @@ impl SlowRequest<'_> {
             PoolSought::Ask(pool_request) => pool_request,
         };
         flight.asks_pool();
-        // Here it was judged at the look-up.
+        // The response found here was judged at the look-up.
         if let Some(stale) = pool_request.kept.clone().filter(|kept| !flight.has(kept)) {
             let send = || {
                 CacheLookup::Send(Arc::clone(&stale), CacheResult::Peer, StoredStatus::default())
@@ -229,7 +229,7 @@ impl SlowRequest<'_> {
         self.fill(request, exchange, of, (plan, led), alone).await.map(Some)
     }
 
-    /// Asks a server for this client alone; what comes may be stored all the same.
+    /// Asks a server for this client only; the response may still be stored.
     async fn ask_alone(
         &self,
         request: &RequestHead<'_, '_>,
@@ -251,7 +251,7 @@ impl SlowRequest<'_> {
         self.fill(request, exchange, of, (plan, None), alone).await
     }
 
-    /// Asks a server, and stores or passes what comes.
+    /// Asks a server, and stores or passes the response.
     async fn fill(
         &self,
         request: &RequestHead<'_, '_>,
@@ -275,7 +275,7 @@ impl SlowRequest<'_> {
             );
             let is_ranged = !keeps_conditions && request.fields.known(Known::Range).is_some();
             let renewer = renewer(led.as_ref());
-            // One of HTTP/1.0 could not tell a response that breaks off.
+            // A client of HTTP/1.0 could not detect a response that broke off.
             let streams = is_simple(request) && exchange.reply.version() == Version::Http11;
             let wishes = Wishes { reason, why, collapsed, is_ranged, streams };
             let mut fill = Fill::new(plan, (request, of.meta), wishes, led);
@@ -300,13 +300,13 @@ impl SlowRequest<'_> {
                     (plan, led) = fill.into_parts();
                     plan.kept = None;
                 }
-                // The next one of those who wait leads.
+                // The next waiting request leads.
                 FillEnd::AskAlone => (plan, led) = (fill.into_parts().0, None),
             }
         }
     }
 
-    /// Passes the request on as the client sent it, and the response as it comes.
+    /// Passes the request on as the client sent it, and the response as it is received.
     async fn pass_uncached(
         &self,
         request: &RequestHead<'_, '_>,
@@ -328,7 +328,7 @@ impl SlowRequest<'_> {
         self.pass(request, exchange, of.pool, &outgoing.forward(), &status).await
     }
 
-    /// Refreshes a stored response, for nobody in particular. With a `pool_request` other nodes have been
+    /// Refreshes a stored response in the background. With a `pool_request` other nodes have already been
     /// asked.
     fn refresh(
         &self,
@@ -361,11 +361,11 @@ enum FillEnd {
     Ended(CacheLookup),
     /// Without conditions.
     AskAgain,
-    /// For itself: it has to wait for the server of its session.
+    /// By itself: it has to wait for the server of its session.
     AskAlone,
 }
 
-/// What an exchange with a server ended in.
+/// The outcome of an exchange with a server.
 fn ended(
     exchanged: Result<(), ForwardError>,
     exchange: &Exchange<'_>,
@@ -400,11 +400,11 @@ fn ended(
             concerns_all = scope == RefusalScope::All;
             refusal(status, &lines, detail.unwrap_or(NO_ANSWER))
         }
-        // What was to be stored broke off.
+        // The response that was to be stored broke off.
         Err(ForwardError::Exchange(error @ ExchangeError::ReplyCutShort(_))) => {
             let refusal = refusal(502, b"", NO_ANSWER);
             if exchange.reply.is_begun() {
-                // The client has seen some of it; those who wait have not.
+                // The client has received part of it; waiting requests have not.
                 fill.failed(&refusal, concerns_all);
                 return Err(error);
             }
@@ -421,7 +421,7 @@ fn ended(
     }))
 }
 
-/// Why there is no response: no server answered.
+/// The token for the case that no server answered.
 const NO_ANSWER: &str = "no-answer";
 
 fn refusal(status: u16, lines: &[u8], why: &'static str) -> Refusal {
@@ -436,7 +436,7 @@ fn only_if_cached() -> Refusal {
     Refusal { status: 504, lines: line.line().into() }
 }
 
-/// What renews the lease of a flight, wherever that is.
+/// A closure that renews the lease of a flight, if there is one, and does not borrow it.
 fn renewer(led: Option<&Led>) -> impl Fn() + use<> {
     let renew = led.and_then(|led| led.lease.as_ref()).map(HeadLease::renewer);
     move || {
@@ -446,8 +446,7 @@ fn renewer(led: Option<&Led>) -> impl Fn() + use<> {
     }
 }
 
-/// The refresh of a stored response in the background, with the fields of the request that found it
-/// stale.
+/// The background refresh of a stored response, with the fields of the request that found it stale.
 struct Refresh {
     head: Vec<u8>,
     ends: Ends,
@@ -527,14 +526,14 @@ impl Refresh {
                     plan.kept = None;
                 }
                 (Ok(()), _) => return,
-                // Before its flight ends: nobody leads in between.
+                // Paused before the flight ends, so that no other request leads in between.
                 (Err(_), _) => return self.heads.pause_refreshes(name),
             }
         }
     }
 }
 
-/// A request as GET, with what concerns more than one hop.
+/// The request as a GET, with its end-to-end fields.
 fn text_of(request: &RequestHead<'_, '_>) -> Vec<u8> {
     let mut text = b"GET ".to_vec();
     text.extend_from_slice(request.target.as_bytes());

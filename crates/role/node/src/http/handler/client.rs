@@ -1,4 +1,4 @@
-//! The client to which a reply's memory is accounted.
+//! The client to which the memory of a reply is charged.
 
 use std::net::IpAddr;
 use std::sync::atomic::Ordering;
@@ -11,9 +11,9 @@ use skep_serve::client_of;
 use super::SlowRequest;
 
 impl SlowRequest<'_> {
-    /// The address that the client is accounted by: its own, or its prefix in IPv6
-    /// (`limits.client_ipv6_prefix_bits`). Behind a proxying dispatcher it is the address that
-    /// the dispatcher reports; a client that connects here directly can forge it.
+    /// The address to which the client's memory is charged: its own, or its IPv6 prefix
+    /// (`limits.client_ipv6_prefix_bits`). Behind a proxying dispatcher it is the address that the
+    /// dispatcher reports; a client that connects directly can forge it.
     pub(super) fn client(&self, request: &RequestHead<'_, '_>, exchange: &Exchange<'_>) -> IpAddr {
         let claims = match self.handler.node.is_proxied.load(Ordering::Relaxed) {
             true => Claims::Keep,

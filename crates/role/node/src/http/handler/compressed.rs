@@ -1,4 +1,4 @@
-//! Requests that are answered by a compressed variant, which may have to be made first.
+//! Requests answered by a compressed variant, which may have to be made first.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -22,8 +22,8 @@ use crate::model::object::Object;
 use crate::model::resource::Resource;
 
 impl SlowRequest<'_> {
-    /// The variant that answers a request; `None`: the plain object does, as there is no better one in
-    /// time.
+    /// The variant that answers a request; `None`: the plain object, since no better variant is
+    /// available in time.
     pub(super) async fn selected<'r>(
         &self,
         request: &RequestHead<'_, '_>,
@@ -34,7 +34,7 @@ impl SlowRequest<'_> {
         if let SendPurpose::Named(_) = purpose
             && resource.compressed.is_some()
         {
-            // Whose it is, the application alone knows.
+            // Only the application knows for which client the file is.
             return None;
         }
         let coding = match Selected::of(resource, request) {
@@ -46,7 +46,7 @@ impl SlowRequest<'_> {
             let plan = plan(request, plain, unix_ms() / 1000);
             !is_simple(request) && matches!(plan, ResponsePlan::NotModified)
         };
-        // Nothing of it would be sent.
+        // None of its bytes would be sent.
         if request.method == Method::Head || is_current_there() {
             return None;
         }
@@ -54,7 +54,7 @@ impl SlowRequest<'_> {
         Some(Selected::Compressed(slot_of(coding), variant))
     }
 
-    /// How responses of the route's pool are compressed that are not stored, if they are.
+    /// How responses of the route's pool that are not stored are compressed, if they are.
     pub(super) fn passed_compression(
         &self,
         request: &RequestHead<'_, '_>,
@@ -64,7 +64,7 @@ impl SlowRequest<'_> {
         Some(PassedCompression::new(rules, request, places, counters))
     }
 
-    /// The variant in `coding`, which is made if need be.
+    /// The variant in `coding`, which is made if necessary.
     async fn variant(
         &self,
         request: &RequestHead<'_, '_>,
@@ -115,7 +115,7 @@ impl SlowRequest<'_> {
         }
     }
 
-    /// Notes the outcome where hits find it.
+    /// Records the outcome where hits find it.
     fn adopted(
         &self,
         resource: &Resource,
@@ -140,7 +140,7 @@ impl SlowRequest<'_> {
         }
     }
 
-    /// Forgets a variant whose bytes have left all memories.
+    /// Drops a variant whose bytes were evicted everywhere.
     pub(super) fn drop_lost(&self, resource: &Resource, slot: usize) {
         let coding = Encoding::ALL.into_iter().find(|coding| slot_of(*coding) == slot);
         let Some((variants, coding)) = resource.compressed.as_ref().zip(coding) else { return };

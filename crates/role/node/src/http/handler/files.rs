@@ -28,7 +28,7 @@ impl SlowRequest<'_> {
         path: &Path<'_>,
     ) -> Result<(), ExchangeError> {
         let key = path.key();
-        // It may change faster than it can be read.
+        // The file may change faster than it can be read.
         let mut failed = DiskError::Changed.into();
         for _ in 0..ATTEMPTS_MAX {
             let error = match self.located(&self.route, folder, key).await {
@@ -72,7 +72,7 @@ impl SlowRequest<'_> {
         self.failed(request, exchange, failed).await
     }
 
-    /// Passes a request on that has found a script, at `relative`.
+    /// Passes on a request whose path leads to the script at `relative`.
     async fn run_script(
         &self,
         request: &RequestHead<'_, '_>,
@@ -83,14 +83,14 @@ impl SlowRequest<'_> {
         if !request.path.ends_with(b"/") {
             return self.pass_what_is_no_file(request, exchange, pool).await;
         }
-        // The index of a folder.
+        // The path may be that of a folder whose index is the script.
         let mut target = vec![b'/'];
         path::write_encoded(&mut target, relative);
         let path = path::read(&target, Reading::Origins)?;
         self.pass_to_pool(request, exchange, pool, &path).await
     }
 
-    /// The resource at a normalised path: on this node's disk or, if there is none and other
+    /// The resource at a normalised path: on this node's disk or, if it is not there and other
     /// nodes may have it, on theirs.
     pub(super) async fn located(
         &self,
@@ -131,7 +131,7 @@ impl SlowRequest<'_> {
     }
 }
 
-/// The pool that runs what was found, and its path below the root, if it is a script.
+/// The pool that runs the file found, and the file's path below the root, if it is a script.
 pub(super) fn script_of<'a>(
     folder: &'a FolderBackend,
     found: &'a Resource,

@@ -24,8 +24,8 @@ impl SlowRequest<'_> {
             redirect(&mut exchange.reply.write(), status, &location, &self.route.lines);
             return Ok(());
         }
-        // Pools have most of the requests that come here: the states of the others are kept apart, so that
-        // they are not moved with each of them.
+        // Most of these requests are for pools: the futures of the others are boxed, so that they do not
+        // enlarge this one, which is moved.
         match &self.route.backend {
             Backend::Folder(folder) => {
                 Box::pin(self.get_file(request, exchange, folder, path)).await

@@ -1,4 +1,4 @@
-//! Files that an application names in place of a body: this node sends them, by its own path of files.
+//! Files that an application names in place of a body: this node sends them as it sends its own files.
 //!
 //! ```text
 //!   client --> pool --> X-Accel-Redirect, X-Sendfile --> folder of the route --> client
@@ -32,12 +32,12 @@ use crate::model::file_names::FileResult;
 use crate::model::pool_backend::PoolBackend;
 use crate::model::route::Route;
 
-/// Watches for a response that names a file, which it keeps from the client; all others are for the
-/// cache of the pool, if there is one that sees them.
+/// Observes responses for one that names a file, which is not sent to the client; all others are passed
+/// to the cache of the pool, if it observes responses.
 pub(super) struct HandOver<'a, 't> {
     pool: &'a PoolBackend,
     cache: Option<&'t mut (dyn Tap + 't)>,
-    /// What the client is told of the cache, if none sees the response.
+    /// The Cache-Status line, if no cache observes the response.
     line: Vec<u8>,
     named: Option<NamedFile>,
 }
@@ -51,8 +51,8 @@ impl<'a, 't> HandOver<'a, 't> {
         Self { pool, cache, line: line.to_vec(), named: None }
     }
 
-    /// What the exchange left for this node to do, once the client may see of it. The response counts as
-    /// soon as its head came.
+    /// The file that this node has to send, once invalidations are complete. A response that broke off
+    /// counts from its head on.
     pub(super) async fn into_named(
         mut self,
         exchanged: &Result<(), ForwardError>,
@@ -62,7 +62,8 @@ impl<'a, 't> HandOver<'a, 't> {
             ForwardError::Refused(_) => false,
         };
         let named = self.named.take().filter(|_| !exchanged.as_ref().is_err_and(is_of_client))?;
-        // An exchange that failed behind the head did not wait for what the head invalidates.
+        // An exchange that failed after the head did not wait for the invalidations that the head
+        // causes.
         poll_fn(|cx| self.poll_ready(cx)).await;
         Some(named)
     }
@@ -85,7 +86,7 @@ impl Tap for HandOver<'_, '_> {
             }
         };
         self.named = Some(NamedFile::of(head, key, (self.pool, line)));
-        // The file has no need of the rest.
+        // The body of the response is not needed.
         Tapped::Stop
     }
 
@@ -128,7 +129,7 @@ impl Tap for HandOver<'_, '_> {
 }
 
 impl SlowRequest<'_> {
-    /// Answers with the file that an application named.
+    /// Answers with the file that an application has named.
     pub(super) async fn send_named(
         &self,
         request: &RequestHead<'_, '_>,
@@ -159,7 +160,7 @@ impl SlowRequest<'_> {
         self.failed_with(request, exchange, error, named.lines_without_file(&cache)).await
     }
 
-    /// Sends the file at `key`; or says why nothing was sent.
+    /// Sends the file at `key`; or returns why nothing was sent.
     async fn try_send_named(
         &self,
         request: &RequestHead<'_, '_>,
@@ -167,7 +168,7 @@ impl SlowRequest<'_> {
         (route, key): (&Arc<Route>, &[u8]),
         named: &NamedFile,
     ) -> Result<Option<FetchError>, ExchangeError> {
-        // It may change faster than it can be read.
+        // The file may change faster than it can be read.
         let mut failed = DiskError::Changed.into();
         for _ in 0..ATTEMPTS_MAX {
             failed = match self.catalog.locate_or_wait(route, key).await {
@@ -187,7 +188,7 @@ impl SlowRequest<'_> {
         Ok(Some(failed))
     }
 
-    /// Counts a file that was not sent, and logs it, once a second at most.
+    /// Counts a file that was not sent, and logs it, at most once per second.
     fn tell_named(
         &self,
         pool: &PoolBackend,
@@ -210,8 +211,8 @@ fn count(pool: &PoolBackend, result: FileResult) {
     }
 }
 
-/// Shows a cache the head of a response whose body is elsewhere: as one that may not be stored. What
-/// it invalidates stays.
+/// Passes the head of a response whose body is a file to a cache, as one that may not be stored. Its
+/// invalidations stay in effect.
 fn show_unstorable(head: &ResponseHead<'_, '_>, cache: &mut dyn Tap) -> Tapped {
     let mut bytes = Vec::new();
     encode::write_status_line(&mut bytes, head.status);
@@ -220,7 +221,7 @@ fn show_unstorable(head: &ResponseHead<'_, '_>, cache: &mut dyn Tap) -> Tapped {
         let mut left_out = of_caches.iter().chain(&TARGETED_FIELDS);
         is_of_body(name) || left_out.any(|it| name.eq_ignore_ascii_case(it.as_bytes()))
     });
-    // Beside what was left out: one field for the one that names the file, and it may be longer.
+    // One field replaces the one that names the file, and it may be longer.
     const LINE: &[u8] = b"Cache-Control: no-store\r\n";
     const LIMITS: HeadLimits = HeadLimits {
         head_bytes_max: NODE_RESPONSE_HEAD.head_bytes_max + 2 * LINE.len(),
@@ -247,7 +248,7 @@ mod tests {
     use super::*;
     use crate::model::pool_backend::PoolBackend;
 
-    /// A cache that has something to invalidate, which takes as long as `is_told` says.
+    /// A cache with an invalidation, which is pending until `is_told` is set.
     struct Invalidating<'a> {
         seen: &'a Cell<usize>,
         is_told: &'a Cell<bool>,
@@ -276,7 +277,8 @@ mod tests {
         }
     }
 
-    /// Shows a hand-over a head with these lines; its file goes out when the invalidation is told.
+    /// Passes a head with these lines to a hand-over; its file is sent when the invalidation is
+    /// complete.
     fn assert_waits(lines: &str, exchanged: &Result<(), ForwardError>) {
         let pool = PoolBackend::of_forward("sendfile_root = '/'");
         let (seen, is_told) = (Cell::new(0), Cell::new(false));
@@ -301,10 +303,10 @@ mod tests {
     fn a_file_goes_out_when_what_its_response_makes_stale_is_told() {
         assert_waits("Content-Length: 5\r\n", &Ok(()));
         assert_waits("Transfer-Encoding: chunked\r\n", &Ok(()));
-        // The same where the response broke off behind its head.
+        // The same if the response breaks off after its head.
         let broken = ExchangeError::ReplyCutShort("it broke");
         assert_waits("Content-Length: 5\r\n", &Err(ForwardError::Exchange(broken)));
-        // As many fields as a head may have, all of which stay.
+        // The maximum number of fields in a head, all of which are kept.
         let many = "X-A: 1\r\n".repeat(NODE_RESPONSE_HEAD.fields_max - 2);
         assert_waits(&many, &Ok(()));
     }

@@ -1,4 +1,4 @@
-//! Fields of requests to pools whose response may be stored.
+//! Fields of requests to pools whose responses may be stored.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -10,12 +10,11 @@ use skep_httpcache::write_conditions;
 use crate::model::pool_backend::PoolBackend;
 use crate::model::resource::Resource;
 
-/// Fields by which a client wants a part, or nothing if it has the whole. What is stored answers
-/// them.
+/// Conditional and range fields of clients. They are evaluated against the stored response.
 const CONDITIONS: &[&str] =
     &["if-none-match", "if-modified-since", "if-match", "if-unmodified-since", "if-range", "range"];
 
-/// What a request for a fill goes out with.
+/// The parts of a forwarded request that a fill sends.
 pub(super) struct Outgoing<'a> {
     client: IpAddr,
     claims: Claims,
@@ -27,8 +26,8 @@ pub(super) struct Outgoing<'a> {
 }
 
 impl<'a> Outgoing<'a> {
-    /// `kept` is validated; without it, `keeps_conditions` says whether the client's conditions go
-    /// along.
+    /// `kept` is validated; without it, `keeps_conditions` determines whether the client's
+    /// conditions are forwarded.
     pub(super) fn new(
         request: &RequestHead<'_, '_>,
         (pool, target, claims): (&'a PoolBackend, &'a [u8], Claims),

@@ -1,4 +1,4 @@
-//! Replies without a resource: errors, listings, redirects, fixed ones.
+//! Replies without a resource: errors, listings, redirects, fixed replies.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -23,11 +23,11 @@ use crate::model::resource::Resource;
 use crate::model::route::{Backend, Route};
 use crate::model::site::Page;
 
-/// A reply made for one client.
+/// A reply generated for one client.
 pub(super) struct Made<'a> {
     status: u16,
     content_type: &'a str,
-    /// Further field lines.
+    /// Additional field lines.
     lines: Vec<u8>,
     body: Vec<u8>,
 }
@@ -42,7 +42,7 @@ impl SlowRequest<'_> {
         self.failed_with(request, exchange, error, error.cache_status()).await
     }
 
-    /// The same, with these further lines.
+    /// The same, with these additional field lines.
     pub(super) async fn failed_with(
         &self,
         request: &RequestHead<'_, '_>,
@@ -63,7 +63,7 @@ impl SlowRequest<'_> {
         self.error(request, exchange, status, &lines).await
     }
 
-    /// Sends an error reply: the operator's page if there is one, else a line.
+    /// Sends an error reply: the operator's page if there is one, otherwise a line of text.
     pub(super) async fn error(
         &self,
         request: &RequestHead<'_, '_>,
@@ -108,11 +108,11 @@ impl SlowRequest<'_> {
         page: &[u8],
     ) -> Option<(Arc<Resource>, Option<File>)> {
         match &route.backend {
-            // Its pages are its own.
+            // Applications send their own error pages.
             Backend::Pool(_) | Backend::Reply(_) => None,
             Backend::Origin(origin) => Some((self.kept(route, origin, page).await?, None)),
             Backend::Folder(folder) => match self.located(route, folder, page).await.ok()? {
-                // Its source is for nobody.
+                // The source of a script is never sent.
                 Located::Resource(resource, _) if script_of(folder, &resource).is_some() => None,
                 Located::Resource(resource, file) => Some((resource, file)),
                 Located::NeedsSlash | Located::Directory => None,
@@ -174,8 +174,8 @@ impl SlowRequest<'_> {
         }
     }
 
-    /// Sends a body made for this client alone. It counts as memory held by replies: each
-    /// address has its share, and a slow client is disconnected when others need the memory.
+    /// Sends a body generated for this client. It counts as memory held by replies: each address
+    /// has its share, and a slow client is disconnected when others need the memory.
     pub(super) async fn send_made(
         &self,
         request: &RequestHead<'_, '_>,

@@ -1,4 +1,4 @@
-//! Requests that go to the servers of a pool, and their responses.
+//! Requests forwarded to the servers of a pool, and their responses.
 
 use std::net::IpAddr;
 
@@ -18,7 +18,7 @@ use crate::model::pool_backend::PoolBackend;
 use crate::model::pool_cache::{scheme_of, with_query};
 
 impl SlowRequest<'_> {
-    /// The same for a request whose path was read as the name of a file, but names none.
+    /// The same for a request whose path was parsed as a file name but leads to no file.
     pub(super) async fn pass_what_is_no_file(
         &self,
         request: &RequestHead<'_, '_>,
@@ -29,7 +29,7 @@ impl SlowRequest<'_> {
         self.pass_to_pool(request, exchange, pool, &path).await
     }
 
-    /// Answers with the response of a server of `pool`. `path` is read as those of web servers are.
+    /// Answers with the response of a server of `pool`. `path` is parsed by the rules for origins.
     pub(super) async fn pass_to_pool(
         &self,
         request: &RequestHead<'_, '_>,
@@ -52,7 +52,8 @@ impl SlowRequest<'_> {
         let mut past = None;
         if let Some(cache) = &pool.cache {
             match Cacheable::of(request, (pool, cache), path, claims)? {
-                // By itself, as all that is large here: a future is moved with each that awaits it.
+                // Boxed, as are all large futures here: a future is moved together with the one that
+                // awaits it.
                 Ok(of) => return Box::pin(self.answer_cacheable(request, exchange, &of)).await,
                 Err(of) => past = Some(of),
             }
@@ -87,8 +88,8 @@ impl SlowRequest<'_> {
         Box::pin(self.pass_by(request, exchange, pool, &forward, (&status, Some(&mut tap)))).await
     }
 
-    /// Answers with what a server says to a request as `forward` has it; `status` tells the client how the
-    /// cache handled it.
+    /// Answers with the response of a server to the request `forward`; `status` is the Cache-Status for
+    /// the client.
     pub(super) async fn pass(
         &self,
         request: &RequestHead<'_, '_>,
@@ -100,8 +101,8 @@ impl SlowRequest<'_> {
         self.pass_by(request, exchange, pool, forward, (status, None)).await
     }
 
-    /// The same; a tap tells the client of the cache itself. A file that the response names is sent in
-    /// place of its body.
+    /// The same, with a tap that adds Cache-Status itself. A file that the response names is sent in place
+    /// of its body.
     async fn pass_by(
         &self,
         request: &RequestHead<'_, '_>,
@@ -143,8 +144,8 @@ impl SlowRequest<'_> {
 }
 
 impl NodeHandler {
-    /// Whether what the request says about its client is believed: of dispatchers of the cluster,
-    /// which are one hop with this node, and where the operator says so.
+    /// How the request's statements about its client are treated: those of dispatchers of the cluster,
+    /// which form one hop with this node, are trusted, as are others where the config allows it.
     pub(super) fn claims(&self, client: IpAddr, pool: &PoolBackend) -> Claims {
         pool.claims(self.node.dispatchers.load().contains(&client.to_canonical()))
     }

@@ -38,12 +38,12 @@ pub(super) fn answer_from_memory(
     hit.answer(request, reply, now_ms)
 }
 
-/// What is in memory of a reply.
+/// The parts of a reply that are in memory.
 struct Hit<'a> {
     resource: &'a Arc<Resource>,
     object: &'a Object,
     segment: &'a Weak<Segment>,
-    /// Of a pool: clients are told how long it stays fresh.
+    /// For a pool: the Cache-Status, which includes the remaining lifetime.
     stored: Option<StoredStatus<'a>>,
 }
 
@@ -114,7 +114,7 @@ impl Hit<'_> {
 }
 
 impl NodeHandler {
-    /// Answers with a stored response of a pool that this worker has sent before.
+    /// Answers with a stored pool response that this worker has sent before.
     pub(super) fn answer_stored(
         &self,
         index: &WorkerIndex,
@@ -163,7 +163,7 @@ impl NodeHandler {
     }
 }
 
-/// Writes bytes `start..end`, which the segment already has.
+/// Writes bytes `start..end`, which are in the segment.
 fn write_body(reply: &mut Reply<'_>, segment: &Arc<Segment>, start: u32, end: u32) {
     if let Some(bytes) = segment.heap_bytes().filter(|bytes| bytes.len() <= COPY_BYTES_MAX) {
         return reply.body_copy(&bytes[start as usize..end as usize]);
@@ -176,8 +176,8 @@ fn write_body(reply: &mut Reply<'_>, segment: &Arc<Segment>, start: u32, end: u3
     assert_eq!(at, end, "a reply has the bytes that its head says");
 }
 
-/// The key of a request in the worker index, if it can be borrowed. `path` is the key of its
-/// path, as the client sent it.
+/// The key of a request in the worker index, if it can be borrowed. `path` is the key of its path,
+/// exactly as the client sent it.
 pub(super) fn borrowed_key<'a>(
     route: &Route,
     request: &RequestHead<'_, 'a>,
@@ -188,7 +188,7 @@ pub(super) fn borrowed_key<'a>(
             let target = request.target.as_bytes();
             target.starts_with(b"/").then_some(target)
         }
-        // Of a pool by other keys; a fixed reply is nowhere in memory.
+        // Pools have other keys; fixed replies are not in the index.
         (Backend::Pool(_) | Backend::Reply(_), _) => None,
         _ => Some(path),
     }

@@ -31,33 +31,32 @@ pub(super) struct ResponseSource {
     pub(super) resource: Arc<Resource>,
     /// The open plain file, if it had to be opened.
     pub(super) file: Option<File>,
-    /// How the cache found it.
+    /// The cache result of its look-up.
     pub(super) cache_result: CacheResult,
 }
 
-/// Why a file is sent.
+/// Why a resource is sent.
 #[derive(Clone)]
 pub(super) enum SendPurpose<'a> {
-    /// The client requested it by this path or target, which leads to it again: nothing with
-    /// precedence over files, such as a redirect, intervenes.
+    /// The client requested it by this path or target, which leads to it again: nothing with precedence
+    /// over files, such as a redirect, applies.
     Asked(&'a [u8]),
-    /// It replaces an unavailable resource, with this status. A reply with any status but 200
-    /// is sent whole and unconditionally. Its own path may lead elsewhere.
+    /// It replaces an unavailable resource, with this status. A reply with a status other than 200 is
+    /// sent whole and unconditionally. Its own path may lead elsewhere.
     Page(u16),
-    /// It is a stored response of a pool, for this request.
+    /// It is a stored pool response to this request.
     Stored(StoredStatus<'a>),
-    /// It is one that was found under this primary key, which leads to it as long as that version of what
-    /// is stored there is the current one.
+    /// The same, found under this primary key, which leads to it as long as this version of the responses
+    /// stored under the key is current.
     Found(&'a [u8], Option<SeenVersion>),
     /// An application named it in place of a body.
     Named(&'a NamedFile),
 }
 
-/// How an attempt to send a file ended: with all of it, or before anything was
-/// written.
+/// How an attempt to send a resource ended: with all of it sent, or before anything was written.
 pub(super) enum SendOutcome {
     Done,
-    /// There is another version by now, or none: repeat the look-up. With why its bytes could not
+    /// There is now another version, or none: repeat the look-up. With the reason why its bytes could not
     /// be sent: [`FetchError::Abandoned`] if they were purged.
     Changed(FetchError),
     /// The version is still current, but its bytes are unavailable.
@@ -89,8 +88,8 @@ impl SendPurpose<'_> {
         ReplyLines::of(object, &resource.route, cache)
     }
 
-    /// Whether conditions and ranges of the request are about what is sent. An application has acted on
-    /// a method that reads nothing already.
+    /// Whether conditions and ranges of the request apply to the resource sent. An application has
+    /// already acted on a method that is not safe.
     fn is_conditional(&self, method: Method<'_>) -> bool {
         !matches!(self, Self::Named(_)) || matches!(method, Method::Get | Method::Head)
     }
@@ -115,9 +114,9 @@ impl SlowRequest<'_> {
             let why = purpose.clone();
             let sent = self.send_variant(request, exchange, from, &selected, why).await?;
             match (sent, selected) {
-                // There is no room for this client, or none at all: the variant is as good as it was.
+                // There is no memory for this client, or none at all: the variant itself is still valid.
                 (SendOutcome::Failed(FetchError::NoMemory), Selected::Compressed(..)) => break,
-                // Its bytes have left all memories.
+                // Its bytes were evicted everywhere.
                 (SendOutcome::Failed(_), Selected::Compressed(slot, _)) => {
                     self.drop_lost(resource, slot);
                 }
@@ -151,10 +150,10 @@ impl SlowRequest<'_> {
         let file = file.filter(|_| slot == 0);
         let client = self.client(request, exchange);
         let mut source = self.source(resource, object, file, cache_result, client);
-        // What is not settled is in no cache, even if there are no bytes of it.
+        // A resource that is not settled is not cached, even if it is empty.
         let mut cache = if object.is_settled { cache_result } else { CacheResult::Stream };
         let wants_bytes = plan.needs_bytes() && object.bytes() > 0 && exchange.reply.body_wanted();
-        let mut first = None; // Named, not held: a slow client's reply lets go of it.
+        let mut first = None; // Weak: the reply of a slow client releases the segment.
         if wants_bytes {
             match source.prepare(plan.first_byte()).await {
                 Ok(prepared) => (first, cache) = prepared,
@@ -162,7 +161,7 @@ impl SlowRequest<'_> {
             }
         }
         if resource.is_purged() {
-            // While its bytes were got: no reply begins with it any more.
+            // It was purged while its bytes were fetched: no reply begins with it any more.
             resource.drop_purged(&self.handler.node.store);
             return Ok(SendOutcome::Changed(FetchError::Abandoned));
         }
@@ -170,14 +169,14 @@ impl SlowRequest<'_> {
         reply.summary().cache = cache;
         let lines = purpose.lines(object, (resource, plan.status(status)), cache);
         let boundary = write_head(&mut reply, object, &plan, status, &lines);
-        // Before the bytes are sent, which may take long.
+        // Before the body is sent, which may take long.
         self.handler.tell_served(resource, request, plan.status(status), monotonic_ms());
         let of = (&**object, &*lines.content_type);
         let sent = send_body(&mut source, &mut exchange.reply, of, &plan, boundary).await;
         match sent {
             Ok(()) => {}
             Err(ReplyError::Client(error)) => return Err(error),
-            // Nobody has seen of it: another version may do, or an error says why.
+            // The client has received nothing: send another version, or an error with the reason.
             Err(ReplyError::Source(error)) if exchange.reply.take_back() => {
                 return Ok(self.source_failed(resource, object, error));
             }
@@ -187,7 +186,7 @@ impl SlowRequest<'_> {
         Ok(SendOutcome::Done)
     }
 
-    /// Has the worker's index lead to what was sent, if all of it is at hand.
+    /// Stores the resource in the worker's index if all of its bytes are in memory.
     fn remember(
         &self,
         purpose: SendPurpose<'_>,
@@ -208,7 +207,7 @@ impl SlowRequest<'_> {
         }
     }
 
-    /// The source of the bytes of an object of `resource`: memory, and the backend behind it.
+    /// The source of an object's bytes: memory, and the backend of `resource`.
     fn source<'a>(
         &'a self,
         resource: &'a Arc<Resource>,
@@ -252,10 +251,10 @@ impl SlowRequest<'_> {
             FetchError::Peer | FetchError::NodeAway | FetchError::Abandoned => {
                 resource.remote().is_none()
             }
-            // What a pool sent is in memory or nowhere.
+            // A pool response is in memory or nowhere.
             FetchError::NoMemory | FetchError::NoConnection => false,
             _ if resource.remote().is_some() && resource.route.origin().is_none() => true,
-            // The reader of an origin has retired it if it is to be.
+            // The reader of an origin has retired the resource if necessary.
             _ => false,
         };
         if is_gone {
@@ -264,7 +263,7 @@ impl SlowRequest<'_> {
         if resource.is_retired() { SendOutcome::Changed(error) } else { SendOutcome::Failed(error) }
     }
 
-    /// Ends a reply that has begun and lacks the rest of its bytes.
+    /// Ends a reply that has begun but lacks the rest of its bytes.
     fn cut_short(
         &self,
         resource: &Arc<Resource>,

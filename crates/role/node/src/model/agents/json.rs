@@ -1,10 +1,10 @@
-//! An application that says its status as JSON.
+//! Applications that report their status as JSON.
 
 use serde_json::Value;
 
 use super::{Findings, number as number_of, shown};
 
-/// The name whose value is a version.
+/// The name under which a value counts as the version.
 const VERSION: &str = "version";
 
 /// The values at these pointers (RFC 6901).

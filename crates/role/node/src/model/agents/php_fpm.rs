@@ -1,9 +1,9 @@
-//! php-fpm's status page (`pm.status_path`), in its short form: the long one has texts of clients in it,
+//! php-fpm's status page (`pm.status_path`) in its short form: the full form contains texts of clients,
 //! which some versions do not escape.
 
 use super::{Findings, numbers};
 
-/// What php-fpm's own configuration suggests for `pm.status_path`.
+/// The path that php-fpm's default configuration suggests for `pm.status_path`.
 pub(super) const PATH: &str = "/status";
 
 const NAMES: &[(&str, &str)] = &[
@@ -35,7 +35,7 @@ mod tests {
 
     #[test]
     fn the_short_form_is_read() {
-        // As php-fpm 8.2 says it.
+        // The output of php-fpm 8.2.
         let body = r#"{"pool":"www","process manager":"static","start time":1,"start since":2,"accepted conn":17,"listen queue":0,"max listen queue":0,"listen queue len":511,"idle processes":2,"active processes":1,"total processes":3,"max active processes":2,"max children reached":0,"slow requests":0}"#;
         let values = read(body).unwrap().values;
         assert_eq!(values[0], ("processes_active".to_owned(), 1.0));

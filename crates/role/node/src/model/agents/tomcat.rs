@@ -1,4 +1,4 @@
-//! Tomcat's manager: its status as JSON, and what its JMX proxy says of versions and sessions.
+//! Tomcat's manager: its status as JSON, and versions and sessions from its JMX proxy.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{Findings, numbers, shown};
 use crate::limits::AGENT_CONTEXTS_MAX;
 
-/// Where Debian's package tomcat10-admin has it.
+/// The path in Debian's package tomcat10-admin.
 pub(super) const PATH: &str = "/manager/status";
 
 const MEMORY: &[(&str, &str)] =
@@ -39,7 +39,7 @@ pub(super) fn read(body: &str) -> Result<Findings, String> {
         let requests = numbers(&connector["requestInfo"], REQUESTS);
         for (name, number) in threads.into_iter().chain(requests) {
             match sums.iter_mut().find(|(known, _)| *known == name) {
-                // -1 is what is not known.
+                // -1 means unknown.
                 Some((_, sum)) => *sum += number.max(0.0),
                 None => sums.push((name, number.max(0.0))),
             }
@@ -49,12 +49,12 @@ pub(super) fn read(body: &str) -> Result<Findings, String> {
     Ok(Findings { values, ..Findings::default() })
 }
 
-/// What the JMX proxy is asked for the version.
+/// The target at the JMX proxy for the version.
 pub(super) fn version_target(path: &str) -> String {
     format!("{}/jmxproxy/?get=Catalina:type=Server&att=serverInfo", manager(path))
 }
 
-/// What it is asked for the sessions of all applications.
+/// The target at the JMX proxy for the sessions of all applications.
 pub(super) fn sessions_target(path: &str) -> String {
     format!("{}/jmxproxy/?qry=Catalina:type=Manager,*", manager(path))
 }
@@ -63,7 +63,7 @@ fn manager(path: &str) -> &str {
     path.trim_end_matches('/').rsplit_once('/').map_or("", |(manager, _)| manager)
 }
 
-/// Adds what the JMX proxy has said.
+/// Adds the responses of the JMX proxy.
 pub(super) fn read_jmx(version: &str, sessions: &str, found: &mut Findings) -> Result<(), String> {
     // OK - Attribute get 'Catalina:type=Server' - serverInfo = Apache Tomcat/10.1.60 (Debian)
     let said = version.lines().next().and_then(|line| line.split_once("serverInfo = "));
@@ -76,7 +76,7 @@ pub(super) fn read_jmx(version: &str, sessions: &str, found: &mut Findings) -> R
     Ok(())
 }
 
-/// Sessions by context; behind the name of its virtual host, where there are several.
+/// Sessions by context, prefixed with the virtual host if there are several.
 fn sessions_of(said: &str) -> Vec<(String, u64)> {
     let (mut counts, mut at) = (BTreeMap::<(&str, &str), u64>::new(), None);
     for line in said.lines() {
@@ -96,7 +96,7 @@ fn sessions_of(said: &str) -> Vec<(String, u64)> {
     let mut sessions = BTreeMap::<String, u64>::new();
     for ((host, context), count) in &counts {
         let host = if hosts.len() > 1 { *host } else { "" };
-        // What is cut off may have told two apart.
+        // Truncation may have made two contexts equal.
         let sum = sessions.entry(shown(&format!("{host}{context}"))).or_default();
         *sum = sum.saturating_add(*count);
     }
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn the_status_of_all_connectors_is_summed() {
-        // As Tomcat 10.1 says it, but for the pools of memory.
+        // The output of Tomcat 10.1, without the memory pools.
         let body = r#"{"tomcat":{"jvm":{"memory":{"free":93,"total":129,"max":130},"memorypool":[]},
             "connector":[{"name":"http","threadInfo":{"maxThreads":200,"currentThreadCount":10,
             "currentThreadsBusy":1},"requestInfo":{"requestCount":5,"errorCount":1}},

@@ -1,5 +1,4 @@
-//! Announces this node's files to coordinators: first those that there are, then what comes and
-//! goes.
+//! Announces this node's files to coordinators: first the existing ones, then changes.
 
 use skep_peer::stream::{LinkId, Outbox};
 use skep_wire::cache::{SegmentName, ToCoordinator};
@@ -9,19 +8,19 @@ use super::CoordinatorLinks;
 use crate::limits::INVENTORY_QUEUE_BYTES_MAX;
 use crate::model::announced::{Announced, AnnouncedChanges};
 
-/// What one coordinator has been told of this node's files.
+/// What was announced to one coordinator of this node's files.
 #[derive(Debug)]
 pub(super) struct Announcement {
-    /// The files at the beginning of the link that are yet to be told. Later ones are changes.
+    /// The files known when the link began that are yet to be announced. Later ones are changes.
     untold: Vec<SegmentName>,
-    /// Whether the coordinator was told that it knows all.
+    /// Whether the coordinator was informed that the announcement is complete.
     is_complete: bool,
 }
 
 impl CoordinatorLinks {
-    /// Reports files to all coordinators, as far as their links take it.
+    /// Announces files to all coordinators, as far as the capacity of their links allows.
     pub(super) fn announce(&mut self, outbox: &mut Outbox<ToCoordinator>) {
-        // In this order: all that there was when the walk was complete is in the changes.
+        // In this order: if the walk was complete, the changes contain all files that it found.
         let is_walked = self.announced.is_complete();
         let changes = self.announced.changes();
         for (&link, coordinator) in &mut self.links {
@@ -34,12 +33,12 @@ impl CoordinatorLinks {
 }
 
 impl Announcement {
-    /// Of all that is announced so far, nothing of it told yet.
+    /// Starts with all files known so far, none of them announced yet.
     pub(super) fn new(announced: &Announced) -> Self {
         Self { untold: announced.names(), is_complete: false }
     }
 
-    /// Whether only changes are left to be told.
+    /// Whether only changes are left to be announced.
     pub(super) fn is_told(&self) -> bool {
         self.untold.is_empty()
     }
@@ -56,7 +55,8 @@ impl Announcement {
         }
     }
 
-    /// Not all at once: the capacity of links is limited, and purges must not wait.
+    /// Announces a part of the rest, not all at once: the capacity of links is limited, and purges
+    /// must not wait.
     fn tell_rest(
         &mut self,
         link: LinkId,

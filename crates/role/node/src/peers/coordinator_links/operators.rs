@@ -1,4 +1,4 @@
-//! Operators: their questions and orders, from coordinators to this node, and from this node to coordinators.
+//! Operators' questions and orders: from coordinators to this node, and from this node to coordinators.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use super::CoordinatorLinks;
 use crate::limits::OPERATOR_QUESTIONS_MAX;
 use crate::peers::Command;
 
-/// What all nodes have answered.
+/// The answers of all nodes.
 pub type RelayedAnswers = Vec<(Name, RelayedAnswer)>;
 
-/// Questions of operators of this process to all nodes.
+/// Questions from operators of this process to all nodes.
 #[derive(Default)]
 pub(super) struct Relays {
     last: u64,
@@ -26,7 +26,7 @@ pub(super) struct Relays {
 struct Relay {
     link: LinkId,
     answers: RelayedAnswers,
-    /// Dropped, if the link ends.
+    /// Dropped without an answer if the link ends.
     asker: SyncSender<RelayedAnswers>,
 }
 
@@ -47,19 +47,19 @@ impl Relays {
         if self.open.get(&ask).is_some_and(|relay| relay.link == link)
             && let Some(relay) = self.open.remove(&ask)
         {
-            // Who asked may have given up.
+            // The asker may have given up.
             drop(relay.asker.try_send(relay.answers));
         }
     }
 
-    /// Nothing more comes on this link.
+    /// Drops the questions asked on a link that has ended.
     pub(super) fn link_lost(&mut self, link: LinkId) {
         self.open.retain(|_, relay| relay.link != link);
     }
 }
 
 impl CoordinatorLinks {
-    /// A coordinator asks.
+    /// Answers a question or carries out an order that a coordinator has relayed.
     pub(super) fn asked(
         &mut self,
         link: LinkId,
@@ -71,7 +71,7 @@ impl CoordinatorLinks {
             NodeQuestion::Order(order) => {
                 let outcome = self.orders.carry_out(&order);
                 if outcome.is_done {
-                    // Before the answer: the receiver of that may rely on the order.
+                    // Before the answer: its receiver may rely on the order.
                     self.tell_orders(&[*order], None, outbox);
                 }
                 outcome.json
@@ -89,12 +89,12 @@ impl CoordinatorLinks {
         json: Vec<u8>,
         outbox: &mut Outbox<ToCoordinator>,
     ) {
-        // A link that takes no more ends: who asked hears of that.
+        // A link with a full queue ends, of which the asker is notified.
         let _ = outbox.send(link, &ToCoordinator::Status { question, json });
     }
 
-    /// Workers may take a while: not on this thread, which others wait for. So many at a time, and no answer to
-    /// further ones.
+    /// Queries the workers on a thread of its own: they may take a while, and others wait for this thread.
+    /// The number of such threads is limited; further questions get no answer.
     fn ask_workers(&self, link: LinkId, question: u64) {
         let (orders, teller) = (self.orders.clone(), self.teller.clone());
         let asking = Arc::clone(&self.asking_workers);
@@ -108,11 +108,11 @@ impl CoordinatorLinks {
                 drop(teller.tell(Command::Said { link, question, json }));
             }
         };
-        // Without a thread there is no answer, as without an answer in time.
+        // If no thread can be started, there is no answer, as if it were not in time.
         drop(thread::Builder::new().name("skep-operator".into()).spawn(ask));
     }
 
-    /// A coordinator tells of orders.
+    /// Applies orders received from a coordinator, and passes on new ones.
     pub(super) fn ordered(
         &mut self,
         link: LinkId,
@@ -130,7 +130,7 @@ impl CoordinatorLinks {
         self.tell_orders(&new, Some(link), outbox);
     }
 
-    /// Tells coordinators of orders, all `but` one.
+    /// Sends orders to all coordinators except `but`.
     pub(super) fn tell_orders(
         &self,
         orders: &[ServerOrder],
@@ -145,7 +145,8 @@ impl CoordinatorLinks {
         others.for_each(|(&link, _)| _ = outbox.send(link, &message));
     }
 
-    /// An operator of this process asks all nodes. Without a coordinator that takes it, `asker` is dropped.
+    /// Relays a question of an operator of this process to all nodes. If no coordinator supports that,
+    /// `asker` is dropped.
     pub(super) fn relay(
         &mut self,
         (question, limit_ms): (NodeQuestion, u64),
@@ -158,12 +159,12 @@ impl CoordinatorLinks {
         let _ = outbox.send(link, &ToCoordinator::Relay { ask, question, limit_ms });
     }
 
-    /// A node has answered.
+    /// Stores the answer of a node.
     pub(super) fn relayed(&mut self, link: LinkId, ask: u64, answer: (Name, RelayedAnswer)) {
         self.relays.answered(link, ask, answer);
     }
 
-    /// All nodes have answered that do.
+    /// Returns the answers to the operator: no further ones will arrive.
     pub(super) fn relay_ended(&mut self, link: LinkId, ask: u64) {
         self.relays.ended(link, ask);
     }

@@ -1,15 +1,15 @@
-//! Off and on: the node is off while all coordinators that are linked want it so.
+//! Switches the node off and on: it is off while all linked coordinators want it off.
 //!
 //! ```text
-//!   On --all want it--> Stopping: let segments go, offer those that no other node has
-//!    ^                      | nothing is left, or it takes too long
+//!   On --all want it--> Stopping: remove segments, offer those that no other node has
+//!    ^                      | none is left, or the deadline has passed
 //!    |                      v
-//!    |                  a thread returns heads, tables and what workers keep
+//!    |                  a thread frees heads, tables and the workers' memory
 //!    |                      v
-//!    +--one does not--  Off: the agent lives, and answers from its disk and the origins what comes nevertheless
+//!    +--one does not--  Off: the agent still runs, and serves requests that arrive from its disk and the origins
 //! ```
 //!
-//! Invariant: without a link the node is on: who cannot reach it may have nobody else.
+//! Invariant: without a link the node is on: clients that can reach it may be unable to reach any other.
 
 use std::thread;
 
@@ -21,21 +21,21 @@ use skep_wire::limits::TAIL_MAX;
 use super::CoordinatorLinks;
 use crate::limits::HAND_OVER_MS_MAX;
 
-/// How far the node is with going off.
+/// Progress of switching the node off.
 #[derive(Default)]
 pub(super) struct Stopping {
-    /// When what was not handed over by then is dropped, by the monotonic clock in milliseconds.
+    /// Time after which segments not handed over are dropped, by the monotonic clock in milliseconds.
     until_ms: u64,
-    /// The coordinator that was asked about the oldest segments, and has not answered yet.
+    /// The coordinator asked about the oldest segments that has not answered yet.
     asked: Option<LinkId>,
-    /// What workers and tables have is being returned.
+    /// Whether the memory of workers and tables is being returned.
     is_releasing: bool,
-    /// What coordinators were told.
+    /// The stage last reported to coordinators.
     told: PowerStage,
 }
 
 impl CoordinatorLinks {
-    /// A coordinator says whether it wants the node off.
+    /// Handles a coordinator's message on whether it wants the node off.
     pub(super) fn power(&mut self, link: LinkId, is_off: bool, outbox: &mut Outbox<ToCoordinator>) {
         let Some(coordinator) = self.links.get_mut(&link) else { return };
         coordinator.wants_off = Some(is_off);
@@ -43,7 +43,7 @@ impl CoordinatorLinks {
         self.tell_power(link, outbox);
     }
 
-    /// Switches the node as all coordinators want it, and goes on with what takes a while.
+    /// Switches the node as all coordinators want it, and continues what is in progress.
     pub(super) fn follow_power(&mut self, outbox: &mut Outbox<ToCoordinator>) {
         let wants_off = |wanted: Option<bool>| wanted == Some(true);
         let is_off =
@@ -53,7 +53,7 @@ impl CoordinatorLinks {
             (false, PowerStage::Stopping | PowerStage::Off) => self.wake(),
             _ => {}
         }
-        // One that went off, on, and off again at once may be off with segments.
+        // A node that was switched off, on, and off again in quick succession may be off with segments left.
         let is_over = self.node_power.stage() == PowerStage::On || self.stopping.is_releasing;
         if !is_over {
             self.let_go(outbox);
@@ -65,7 +65,7 @@ impl CoordinatorLinks {
         }
     }
 
-    /// The coordinator has told which of these others hold.
+    /// Handles a coordinator's report on which of the oldest segments other nodes hold.
     pub(super) fn tail_of_stopping(
         &mut self,
         link: LinkId,
@@ -76,7 +76,8 @@ impl CoordinatorLinks {
             return;
         }
         self.stopping.asked = None;
-        // Without names, or if not all could be let go, again with the next tick: the answer comes at once.
+        // Without names, or if not all could be let go, continues with the next tick: the answer would arrive
+        // at once.
         if !names.is_empty() && self.store.let_go(names, true) {
             self.let_go(outbox);
         }
@@ -99,7 +100,8 @@ impl CoordinatorLinks {
     fn let_go(&mut self, outbox: &mut Outbox<ToCoordinator>) {
         let names = self.store.oldest(TAIL_MAX);
         if monotonic_ms() < self.stopping.until_ms && !self.store.is_empty() {
-            // Waits for an active coordinator. Without names the answer is which node has room for what is still offered.
+            // Waits for an active coordinator. Without names, the answer states which node has room for the
+            // segments still offered.
             if let Some(link) = self.active().filter(|link| self.stopping.asked != Some(*link)) {
                 self.stopping.asked = Some(link);
                 let _ = outbox.send(link, &ToCoordinator::Tail { names });
@@ -113,7 +115,8 @@ impl CoordinatorLinks {
         }
     }
 
-    /// Returns all other memory on a thread of its own: with millions of heads it takes longer than a link is silent.
+    /// Returns all other memory on a thread of its own: with millions of heads this takes longer than a link
+    /// may be silent.
     fn release(&mut self) {
         self.stopping.is_releasing = true;
         let (release, power) = (self.release.clone(), self.node_power.clone());
@@ -134,7 +137,7 @@ impl CoordinatorLinks {
     fn tell_power(&self, link: LinkId, outbox: &mut Outbox<ToCoordinator>) {
         if self.links.get(&link).is_some_and(|it| it.wants_off.is_some()) {
             let (stage, capacity_bytes) = (self.node_power.stage(), self.store.index_bytes_max());
-            // A link that takes no more ends, and begins anew.
+            // A link with a full queue ends, and starts over.
             let _ = outbox.send(link, &ToCoordinator::Power { stage, capacity_bytes });
         }
     }

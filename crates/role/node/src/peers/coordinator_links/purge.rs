@@ -7,8 +7,8 @@ use skep_wire::cache::{PurgeKind, PurgeNews, ToCoordinator};
 use super::CoordinatorLinks;
 
 impl CoordinatorLinks {
-    /// Applies a coordinator's purges. All of them arrive before its first welcome, so that
-    /// other nodes are asked for nothing that was purged.
+    /// Applies a coordinator's purges. All of them arrive before its first welcome, so that other
+    /// nodes are not asked for purged objects.
     pub(super) fn purged(
         &mut self,
         link: LinkId,
@@ -17,7 +17,7 @@ impl CoordinatorLinks {
     ) {
         let new = self.purges.learn(kind, news);
         let (stamp, newest) = (news.newest(), self.purges.newest());
-        // A link that takes no more ends, and begins with all that is known.
+        // A link with a full queue ends, and the next one starts with all known purges.
         let _ = outbox.send(link, &ToCoordinator::Purged { stamp, newest });
         if let Some(new) = new {
             let what: Vec<_> = new.purges.iter().map(|(what, _)| what.to_string()).collect();

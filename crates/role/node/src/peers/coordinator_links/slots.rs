@@ -1,5 +1,5 @@
-//! Requests at servers of pools that all nodes count together: reports what this node uses and
-//! wants, and applies what the coordinator grants; and what others have there, for the policies.
+//! Requests at servers of pools, counted for all nodes together: reports how many this node has and needs,
+//! applies the limits that the coordinator grants, and passes the requests of other nodes to the policies.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
@@ -19,17 +19,17 @@ use crate::model::pools::{Counting, Pools};
 pub(super) struct Slots {
     pools: Arc<Pools>,
     servers: BTreeMap<ServerKey, Server>,
-    /// Pools, those that reloads have removed, too: requests may still wait there.
+    /// Groups of pools, including those removed by reloads: requests may still wait there.
     groups: Vec<Weak<Group>>,
 }
 
-/// A server of pools: its members, of which there are several while a reload puts one in the place of another,
-/// share what the node may use.
+/// A server of pools. Its members share the node's limit; there are several while a reload replaces one by
+/// another.
 struct Server {
     holder: SlotHolder,
-    /// What its members use, and what those use that are gone.
+    /// Requests of its members, and of members that were removed.
     loads: Vec<MemberLoad>,
-    /// All of that together, at the last look.
+    /// The sum of these at the last check.
     in_use: u32,
 }
 
@@ -37,19 +37,20 @@ struct Server {
 struct CountedMember {
     group: Arc<Group>,
     slots: MemberSlots,
-    /// The node's share of the server; none: the member is about to go.
+    /// The node's share of the server; `None`: the member is being removed.
     share: Option<u32>,
 }
 
 type CountedMembers = BTreeMap<ServerKey, Vec<CountedMember>>;
 
-/// What a coordinator has been told, and has told.
+/// What was reported to a coordinator, and received from it.
 #[derive(Default)]
 pub(super) struct ReportedSlots {
     acknowledged: u64,
     told: Option<SlotReport>,
     loads: Vec<ServerLoad>,
-    /// What other nodes have at servers: it is told once, also by one that is not followed yet.
+    /// Requests of other nodes at servers. They are reported only on changes, so those from a coordinator
+    /// that is not followed yet are stored, too.
     elsewhere: BTreeMap<ServerKey, u32>,
 }
 
@@ -58,8 +59,8 @@ impl Slots {
         Self { pools, servers: BTreeMap::new(), groups: Vec::new() }
     }
 
-    /// Looks at the servers that there are, applies the limits that follow, and what others have there, and returns
-    /// what is to be reported.
+    /// Checks all servers, applies the limits that follow and the requests of other nodes, and returns the
+    /// reports for coordinators.
     fn look(
         &mut self,
         followed: Option<LinkId>,
@@ -78,7 +79,7 @@ impl Slots {
             reports.push(server.holder.report(key));
             self.servers.insert(key, server);
         }
-        // Of servers that are not counted any more coordinators hear until they are not used, either.
+        // Servers that are no longer counted are reported until they have no requests.
         for (key, mut server) in known {
             let in_use = server.in_use_beside(&loads);
             server.in_use = in_use;
@@ -91,7 +92,8 @@ impl Slots {
         reports
     }
 
-    /// The members at each server, the latest last. Others get what the config says.
+    /// Returns the members per server, most recent last; members of servers not listed use the configured
+    /// share.
     fn counted(&mut self) -> CountedMembers {
         let mut counted = CountedMembers::new();
         let pools = self.pools.counted();
@@ -129,7 +131,7 @@ impl Slots {
         counted
     }
 
-    /// A member that no config has any more.
+    /// Adds a member that is no longer in the config.
     fn leaving(&self, group: &Arc<Group>, slots: MemberSlots, counted: &mut CountedMembers) {
         let server = self.servers.iter().find(|(_, server)| server.loads.contains(&slots.load));
         if let Some((&key, _)) = server {
@@ -138,7 +140,7 @@ impl Slots {
         }
     }
 
-    /// Requests of this node at each server.
+    /// Returns the requests of this node at each server.
     fn loads(&self) -> Vec<ServerLoad> {
         let used = self.servers.iter().filter(|(_, server)| server.in_use > 0);
         used.map(|(&server, it)| ServerLoad { server, requests: it.in_use }).collect()
@@ -158,7 +160,7 @@ impl Server {
         Self { holder: SlotHolder::new(now, 0, 0), loads: Vec::new(), in_use: 0 }
     }
 
-    /// `all`: of the members of all servers.
+    /// `all`: the loads of the members of all servers.
     fn look(
         &mut self,
         now: Now,
@@ -178,7 +180,7 @@ impl Server {
         self.holder.look(now, followed.map(|link| link.0), in_use(gone), waiting);
         let mut left = self.holder.limit().saturating_sub(gone);
         for (place, CountedMember { group, slots, .. }) in members.iter().enumerate() {
-            // What waits at a member that is about to go came first.
+            // Requests that wait at a member being removed came first.
             let can_use = slots.load.in_use().saturating_add(slots.waiting);
             let is_last = place + 1 == members.len();
             let may_use = if is_last { left } else { left.min(can_use) };
@@ -190,19 +192,19 @@ impl Server {
         self.loads.extend(members.iter().map(|it| it.slots.load.clone()));
     }
 
-    /// What is used by members that are gone. Forgets those that use nothing, or are in `others`.
+    /// Returns the requests of removed members. Forgets those without requests, or in `others`.
     fn in_use_beside(&mut self, others: &[MemberLoad]) -> u32 {
         self.loads.retain(|load| load.in_use() > 0 && !others.contains(load));
         self.loads.iter().map(MemberLoad::in_use).fold(0, u32::saturating_add)
     }
 }
 
-/// Whether `key` is one of the servers that are reported, which are as many as a message may have.
+/// Whether `key` is one of the servers reported, whose number is limited by the size of a message.
 fn admit(key: ServerKey, admitted: &mut BTreeSet<ServerKey>) -> bool {
     admitted.contains(&key) || (admitted.len() < SLOT_SERVERS_MAX && admitted.insert(key))
 }
 
-/// A member that this node counts for itself.
+/// Sets the limit of a member whose requests this node counts on its own.
 fn set_alone(group: &Group, member: &MemberSlots, slots: u32) {
     set(group, member, slots);
     if member.elsewhere != 0 {
@@ -225,12 +227,12 @@ impl CountedMember {
 }
 
 impl CoordinatorLinks {
-    /// Tells coordinators what has changed.
+    /// Reports changes to coordinators.
     pub(super) fn tell_slots(&mut self, outbox: &mut Outbox<ToCoordinator>) {
         let active = self.active();
         let coordinator = active.and_then(|link| self.links.get(&link));
         let elsewhere = coordinator.map(|it| &it.slots.elsewhere);
-        // After a pause it is not known yet whether the coordinator has given this node up.
+        // After a pause it is unknown whether the coordinator has given this node up.
         let followed = active.filter(|_| !self.pause.is_in_doubt());
         let servers = self.slots.look(followed, elsewhere);
         for (&link, coordinator) in &mut self.links {
@@ -244,7 +246,7 @@ impl CoordinatorLinks {
             if of_link.told.as_ref() == Some(&report) || (is_first && servers.is_empty()) {
                 continue;
             }
-            // A link that takes no more ends, and begins anew.
+            // A link with a full queue ends, and starts over.
             let _ = outbox.send(link, &ToCoordinator::Slots(report.clone()));
             of_link.told = Some(report);
         }
@@ -257,7 +259,7 @@ impl CoordinatorLinks {
         }
     }
 
-    /// A coordinator tells what other nodes have at servers: it counts while that one is followed.
+    /// Stores a coordinator's report on the requests of other nodes; used while that coordinator is followed.
     pub(super) fn others_loaded(&mut self, link: LinkId, loads: &[ServerLoad]) {
         if let Some(coordinator) = self.links.get_mut(&link) {
             let loads = loads.iter().map(|it| (it.server, it.requests));
@@ -265,8 +267,8 @@ impl CoordinatorLinks {
         }
     }
 
-    /// A coordinator grants slots: they count if it is the one that is followed. The answer is due at once:
-    /// what it has taken away goes to others only then.
+    /// Handles slots granted by a coordinator; they apply only if it is the one that is followed. Answers at
+    /// once: slots that it has revoked are granted to others only after the answer.
     pub(super) fn granted(
         &mut self,
         link: LinkId,
@@ -274,7 +276,7 @@ impl CoordinatorLinks {
         grants: &[SlotGrant],
         outbox: &mut Outbox<ToCoordinator>,
     ) {
-        // It may be the first that this thread does after a pause.
+        // This may be the first thing that this thread does after a pause.
         self.look_for_pause(outbox);
         if self.active() == Some(link) {
             self.slots.granted(grants, link);

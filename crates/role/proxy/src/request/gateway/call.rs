@@ -1,4 +1,4 @@
-//! A client's request as application servers are told of it.
+//! A client's request in the form for application servers.
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
@@ -10,11 +10,11 @@ use skep_http::{BodyFraming, RequestHead};
 
 use crate::request::recipient::Ends;
 
-/// Room for the fields of a request without growing: those of a browser.
+/// Capacity for the fields of a browser's request, in bytes.
 const LINES_BYTES_USUAL: usize = 1024;
 const FIELDS_USUAL: usize = 24;
 
-/// Runs `job` on the request that the server gets, with `framing` for its body.
+/// Runs `job` on the request for the server, with `framing` for its body.
 pub(super) fn with_request<R>(
     head: &RequestHead<'_, '_>,
     forward: &Forward<'_>,
@@ -27,7 +27,7 @@ pub(super) fn with_request<R>(
     let mut fields = Vec::with_capacity(FIELDS_USUAL);
     fields.extend(lines_of(&lines));
     let target = target(head, forward);
-    // What was made of the client's query is what the application sees of it, too.
+    // A rewritten query is also the one that the application gets.
     let mut parts = target.splitn(2, |byte| *byte == b'?');
     let (path, query) = (parts.next().unwrap_or_default(), parts.next());
     let is_tls = is_tls(head, forward);
@@ -51,8 +51,8 @@ pub(super) fn with_request<R>(
     })
 }
 
-/// Path and query as they were routed, as HTTP servers get them: what applications choose by must be what
-/// routes were chosen by. Without a route, as sent, in origin form.
+/// Path and query as routed, as HTTP servers get them: applications must select by the same path as
+/// routes. Without a route, as sent, in origin form.
 fn target<'a>(head: &RequestHead<'_, 'a>, forward: &Forward<'a>) -> Cow<'a, [u8]> {
     match (forward.target, head.query) {
         (Some(target), _) => Cow::Borrowed(target),
@@ -61,7 +61,7 @@ fn target<'a>(head: &RequestHead<'_, 'a>, forward: &Forward<'a>) -> Cow<'a, [u8]
     }
 }
 
-/// The fields in `lines`, which were written here.
+/// The fields in `lines`, which this process has written.
 fn lines_of(lines: &[u8]) -> impl Iterator<Item = (&str, &[u8])> {
     lines.split(|byte| *byte == b'\n').filter_map(|line| {
         let line = line.strip_suffix(b"\r")?;
@@ -71,12 +71,13 @@ fn lines_of(lines: &[u8]) -> impl Iterator<Item = (&str, &[u8])> {
     })
 }
 
-/// The client: the connection's peer, or whom a trusted one names. Its port is then unknown, 0.
+/// The client: the connection's peer, or the client that a trusted peer names. In the latter case its
+/// port is unknown, 0.
 fn client(head: &RequestHead<'_, '_>, forward: &Forward<'_>, peer: SocketAddr) -> SocketAddr {
     forward.claims.client(head).map_or(peer, |ip| SocketAddr::new(ip, 0))
 }
 
-/// Whether the client's connection is encrypted, as far as who may say so says.
+/// Whether the client's connection is encrypted, according to the sources that are trusted to state it.
 fn is_tls(head: &RequestHead<'_, '_>, forward: &Forward<'_>) -> bool {
     let said = scheme_named(head).filter(|_| forward.claims != Claims::Replace);
     said.unwrap_or(forward.proto.as_bytes()).eq_ignore_ascii_case(b"https")

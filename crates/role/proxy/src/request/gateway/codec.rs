@@ -1,4 +1,4 @@
-//! The codecs of application servers as one: they differ in bytes, not in what happens.
+//! Unifies the codecs of application servers, which differ in bytes, not in events.
 
 use std::ops::Range;
 
@@ -9,34 +9,34 @@ use skep_http::gateway::{GatewayHead, GatewayRequest};
 use crate::members::cause::Cause;
 use crate::members::protocol::{GatewayFault, MemberProtocol};
 
-/// One request and its reply, in the protocol of its member.
+/// One request and its reply, in the protocol of the member.
 #[derive(Clone)]
 pub(in crate::request) enum GatewayCodec {
     Ajp(AjpExchange),
     Fcgi(FcgiExchange),
 }
 
-/// Why a request cannot go to a member in its protocol.
+/// Why a request cannot be sent to a member in its protocol.
 #[derive(Debug)]
 pub(in crate::request) struct Unsendable {
-    /// For the client.
+    /// Status for the client.
     pub(in crate::request) status: u16,
-    /// A token: see [`crate::Refused`].
+    /// The reason, as a token: see [`crate::Refused`].
     pub(in crate::request) detail: Option<&'static str>,
-    /// In words.
+    /// The reason, as text.
     pub(in crate::request) reason: String,
 }
 
-/// What a member said.
+/// An event in a member's response.
 pub(in crate::request) enum GatewayEvent {
     Head(GatewayHead),
-    /// Bytes of the body: the range is of the input.
+    /// Bytes of the body, as a range of the input.
     Body(Range<usize>),
     /// The member waits for more of the request's body.
     Wants,
     /// A line for the log.
     Stderr(Vec<u8>),
-    /// What came is for the client now, as everything is.
+    /// Everything received so far is to be sent to the client now.
     Flush,
     End,
 }
@@ -54,7 +54,7 @@ impl GatewayCodec {
     /// [`Unsendable`].
     ///
     /// # Panics
-    /// If the members speak HTTP.
+    /// If the protocol is HTTP.
     pub(in crate::request) fn start(
         out: &mut Vec<u8>,
         request: &GatewayRequest<'_>,
@@ -79,7 +79,7 @@ impl GatewayCodec {
         }
     }
 
-    /// Most bytes of the body that may be sent now, in one packet.
+    /// Bytes of the body that may be sent now in one packet, at most.
     pub(in crate::request) fn wanted(&self) -> usize {
         match self {
             Self::Ajp(exchange) => exchange.wanted(),
@@ -95,7 +95,7 @@ impl GatewayCodec {
         }
     }
 
-    /// Appends `bytes` of the body, at most as many as are wanted.
+    /// Appends `bytes` of the body, at most as many as wanted.
     pub(in crate::request) fn write_body(&mut self, out: &mut Vec<u8>, bytes: &[u8]) {
         match self {
             Self::Ajp(exchange) => out.extend_from_slice(&exchange.body_head(bytes.len())),
@@ -112,8 +112,8 @@ impl GatewayCodec {
         }
     }
 
-    /// Takes bytes that arrived, and says how many. Call again with the others, be it none, while
-    /// there are events.
+    /// Takes received bytes and returns their number. Call it again with the rest, even if that is
+    /// empty, as long as it returns events.
     pub(in crate::request) fn receive(
         &mut self,
         input: &[u8],
@@ -143,17 +143,17 @@ impl GatewayCodec {
         }
     }
 
-    /// What an end of the connection in the middle of a reply is.
+    /// The result of an end of the connection in the middle of a reply.
     pub(in crate::request) fn close(&self) -> Result<(), Cause> {
         let closed = match self {
             Self::Ajp(exchange) => exchange.close().map_err(GatewayFault::from),
             Self::Fcgi(exchange) => exchange.close().map_err(GatewayFault::from),
         };
-        // Whatever else was wrong was returned when it was received.
+        // Any other fault was returned when it was received.
         closed.map_err(|_| Cause::Broken)
     }
 
-    /// The last line of a reply that has failed, if it has no end.
+    /// The last line of standard error of a failed reply, if it has no line end.
     pub(in crate::request) fn stderr_rest(&mut self) -> Option<Vec<u8>> {
         match self {
             Self::Ajp(_) => None,
@@ -161,7 +161,7 @@ impl GatewayCodec {
         }
     }
 
-    /// Fields of the request that were not passed on.
+    /// Number of request fields that were not passed on.
     pub(super) fn dropped_fields(&self) -> u64 {
         match self {
             Self::Ajp(_) => 0,
@@ -169,7 +169,7 @@ impl GatewayCodec {
         }
     }
 
-    /// Bytes of standard error of which no event tells.
+    /// Bytes of standard error that no event contains.
     pub(in crate::request) fn stderr_dropped_bytes(&self) -> u64 {
         match self {
             Self::Ajp(_) => 0,
@@ -177,7 +177,8 @@ impl GatewayCodec {
         }
     }
 
-    /// Whether the connection may carry another request, after `unread_bytes` that were not taken.
+    /// Whether the connection may be used for another request, given `unread_bytes` that were not
+    /// taken.
     pub(in crate::request) fn is_reusable(&self, unread_bytes: usize) -> bool {
         match self {
             Self::Ajp(exchange) => exchange.is_reusable(unread_bytes),
