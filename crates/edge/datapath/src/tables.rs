@@ -6,7 +6,6 @@
 //! Removals precede insertions, so a full map accepts any change. `generation` changes after the data that it
 //! describes. A change is based on what this process wrote last, even if other programs have modified the
 //! maps since.
-//! programs have made of the maps since.
 
 mod compare;
 
