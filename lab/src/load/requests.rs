@@ -197,8 +197,8 @@ use Ending::{Answered, Unanswered};
 
 /// How far a failed request got.
 enum Ending {
-    /// Not a byte of a response: it may be sent again.
+    /// No byte of a response was received: it may be sent again.
     Unanswered(Failure),
-    /// Into the response.
+    /// Part of the response was received.
     Answered(Failure),
 }
