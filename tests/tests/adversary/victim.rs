@@ -53,7 +53,7 @@ pub(crate) struct Rest {
     tasks: u64,
     /// Open descriptors except for memory files, whose number grows as the cache fills.
     open: Vec<String>,
-    /// Memory and memory files, but for what the cache holds.
+    /// Memory and memory files, minus the content of the cache.
     taken_bytes: u64,
 }
 
