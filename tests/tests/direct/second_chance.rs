@@ -76,7 +76,7 @@ impl Scene {
         self.cluster.control(DISPATCHER, &["reload"]);
     }
 
-    /// Nodes come, one is drained, one is removed, all with downloads.
+    /// Adds nodes, drains one, and removes one, all with downloads.
     fn change_nodes(&mut self) {
         self.plan(&[1, 2, 3, 4]);
         self.download_from(&[1, 2, 3, 4]);

@@ -123,7 +123,7 @@ fn a_pipelining_client_may_go_on_for_ever() {
         client.send(format!("{second}{first}"));
         client.response().assert_status(200);
     }
-    // And the head that stays unfinished has its time like any other.
+    // The head that stays unfinished has a timeout like any other.
     client.response().assert_status(408);
     client.assert_closed();
 }
