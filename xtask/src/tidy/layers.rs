@@ -15,9 +15,9 @@ use crate::repo::Page;
 /// What the crates below a folder may depend on.
 struct Layer {
     folder: &'static str,
-    /// Folders of ours, each with all below it.
+    /// Folders of ours, each including everything below it.
     may_use: &'static [&'static str],
-    /// Packages of others that this layer must do without.
+    /// Packages of others that this layer must not use.
     banned: &'static [&'static str],
 }
 
