@@ -155,7 +155,7 @@ struct Run {
 }
 
 impl Run {
-    /// Those of `rows` that were requested.
+    /// Returns those of `rows` that were requested.
     fn rows_of(&self, rows: &[TableRow]) -> Vec<TableRow> {
         rows.iter().copied().filter(|row| self.rows.contains(row)).collect()
     }

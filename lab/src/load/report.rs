@@ -11,13 +11,13 @@ use crate::limits::{EXAMPLES_MAX, NODE_NAMES_MAX};
 /// The results of a load. Each request ends as succeeded, failed or stopped; each failure has one cause.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// Requests or downloads that were started.
+    /// Number of requests or downloads that were started.
     pub requests: u64,
-    /// Those answered with status 200 and all bytes right.
+    /// Number of requests with status 200 and the correct body.
     pub succeeded: u64,
-    /// Those that failed.
+    /// Number of failed requests.
     pub failed: u64,
-    /// Those in progress without a fault when the load was stopped.
+    /// Number of requests in progress without a fault when the load was stopped.
     pub stopped: u64,
 
     /// Failed: the connection was refused.
@@ -35,12 +35,12 @@ pub struct Report {
     /// Failed for any other cause.
     pub other: u64,
 
-    /// Connections that were established.
+    /// Number of established connections.
     pub connections: u64,
     /// Persistent connections that were found closed or reset when the next request was sent; it was sent
     /// again on a new one, as RFC 9112 (9.3.1) specifies.
     pub reopened: u64,
-    /// Those of them that were reset.
+    /// Number of these connections that were reset.
     pub reopened_resets: u64,
     /// Bytes of bodies.
     pub bytes: u64,

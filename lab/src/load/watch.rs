@@ -27,11 +27,11 @@ struct Shared {
 /// The progress of a load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Requests or downloads that were started.
+    /// Number of requests or downloads that were started.
     pub begun: u64,
-    /// Those that succeeded.
+    /// Number of successful ones.
     pub succeeded: u64,
-    /// Those that failed.
+    /// Number of failed ones.
     pub failed: u64,
     /// Bytes of bodies.
     pub bytes: u64,

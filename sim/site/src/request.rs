@@ -27,7 +27,7 @@ pub(crate) struct Request {
     pub(crate) fetching: Option<u32>,
     /// The segment after the last one that was fetched from disk or origin for it.
     pub(crate) continues_at: Option<u32>,
-    /// Those of the looked-up segments whose fetch has not ended.
+    /// The looked-up segments whose fetch has not ended.
     pub(crate) pending: SmallVec<[Pending; 4]>,
     pub(crate) bytes: BytesBySource,
 }

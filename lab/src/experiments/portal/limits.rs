@@ -27,7 +27,7 @@ pub(super) const HEAP_MIB: u32 = 128;
 /// Port of a node's AJP connector.
 pub(super) const AJP_PORT: u16 = 8009;
 
-/// The user as which Skep serves, and who reads the connector's secret: `nobody`.
+/// The user `nobody`, as which Skep serves, and which reads the connector's secret.
 pub(super) const SERVING_USER: u32 = 65_534;
 
 /// Timeout for Tomcat's start, in milliseconds: some 3 s of CPU time, which is a minute while many others

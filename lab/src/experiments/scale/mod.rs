@@ -19,7 +19,7 @@ use super::Failure;
 use super::machine::MachineDescription;
 use cells::{GrowingSite, LOADS, SITES};
 
-/// Number of seeds, and the largest clusters that have so many; larger ones have one.
+/// Number of seeds, and the largest clusters with that number; larger ones have one.
 const SEEDS: u64 = 3;
 const SEEDED_NODES_MAX: usize = 100;
 

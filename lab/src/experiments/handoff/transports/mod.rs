@@ -96,7 +96,7 @@ struct Exchanges {
     ended: u64,
     /// Times from OFFER to DONE, of exchanges that began in the window.
     times: Quantiles,
-    /// Those of them whose READY was received too late for a move.
+    /// Number of these exchanges whose READY was received too late for a move.
     late: u64,
     /// CPU time of both ends and their kernels.
     cpu_us: f64,
