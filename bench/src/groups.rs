@@ -160,7 +160,7 @@ impl Bench {
         self.dir.path()
     }
 
-    /// Whether only two builds of ours are measured.
+    /// Whether only two builds of Skep are measured.
     pub(crate) fn is_paired(&self) -> bool {
         self.before.is_some()
     }

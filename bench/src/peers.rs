@@ -96,7 +96,7 @@ pub(crate) const SKEP: &str = "skep";
 /// Our server with the file itself, in the tables of caches: the base of their targets.
 pub(crate) const SKEP_FILE: &str = "skep, file";
 
-/// An earlier build of ours, in place of all others: `--before`.
+/// An earlier build of Skep, in place of all others: `--before`.
 pub(crate) const BEFORE: MeasuredServer = MeasuredServer {
     name: "skep before",
     source: "`--before`",

@@ -74,7 +74,7 @@ impl Server {
         self.tree().into_iter().try_for_each(reset).context("clear_refs")
     }
 
-    /// Gives every session of the tree the weight of ours.
+    /// Gives every session of the tree the weight of this process's session.
     pub(crate) fn prefer(&self) {
         for pid in self.tree() {
             machine::prefer_session(&pid.to_string());
@@ -112,7 +112,7 @@ impl Drop for Server {
     }
 }
 
-/// A port of 127.0.0.1 on which nobody listens at the moment.
+/// Returns a port of 127.0.0.1 that is currently free.
 pub(crate) fn free_port() -> Result<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }

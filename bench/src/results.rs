@@ -220,7 +220,7 @@ pub(crate) struct DirectRow {
 pub(crate) struct Pair {
     /// Direct connections to the nodes.
     pub(crate) nodes: Flow,
-    /// The same nodes behind the way.
+    /// The same nodes, reached through the way.
     pub(crate) way: Flow,
 }
 

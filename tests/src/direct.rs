@@ -72,7 +72,7 @@ pub struct Setup {
     pub direct: String,
     /// Lines before all tables.
     pub lines: String,
-    /// Numbers of the nodes behind the service; empty: all.
+    /// Numbers of the service's nodes; if empty, all nodes.
     pub web_nodes: Vec<usize>,
     /// Numbers of the nodes of another service, at the next virtual address; if empty, there is none.
     pub other_nodes: Vec<usize>,

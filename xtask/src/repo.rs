@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 
 use crate::source::Source;
 
-/// Folders without files of ours: build output, and the corpora of fuzzers.
+/// Folders without files of the project: build output, and the corpora of fuzzers.
 const SKIPPED: &[&str] = &["target", ".git", "corpus", "artifacts"];
 
 /// A text file that is not Rust source.

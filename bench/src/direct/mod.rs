@@ -3,8 +3,8 @@
 //! which is the limit.
 //!
 //! Every measurement through a way directly follows the same one at the nodes, so that ratios are valid on a
-//! machine whose load changes. The servers behind are the same in all rows. Nothing is pinned to a core: in a
-//! bed the work of a dispatcher's kernel is done on the core of the packet's sender.
+//! machine whose load changes. The upstream servers are the same in all rows. Nothing is pinned to a core: in
+//! a bed the work of a dispatcher's kernel is done on the core of the packet's sender.
 
 mod account;
 mod client;
@@ -67,7 +67,7 @@ const LOADS: &[Load] = &[
     download("16m-large", Frames::Large, HUGE.0, None),
 ];
 
-/// A build of ours that dispatcher and nodes run, with the prefix of the names of its rows.
+/// A build of Skep that dispatcher and nodes run, with the prefix of the names of its rows.
 struct Build<'a> {
     prefix: &'static str,
     skep: &'a Path,

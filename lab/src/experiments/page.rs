@@ -70,8 +70,8 @@ impl Page {
         self.add("");
     }
 
-    /// Adds a table with a row of figures for each of ours and of the peers'; ours are bold where a peer is
-    /// better. `first` is the head of the first column.
+    /// Adds a table with a row of figures for each of Skep's rows and of the peers'; Skep's are bold where a
+    /// peer is better. `first` is the heading of the first column.
     pub(super) fn add_compared(
         &mut self,
         first: &str,

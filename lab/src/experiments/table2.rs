@@ -153,7 +153,7 @@ impl Results {
         page.add_plot(what, self.plot(popularity));
     }
 
-    /// Adds each row of ours relative to each of the peers'.
+    /// Adds each of Skep's rows relative to each of the peers'.
     fn add_ratios(&self, page: &mut Page, popularity: PopularityLaw) {
         page.add(
             "Requests per second over those of a peer with as many nodes, bold where Skep loses:\n",

@@ -139,7 +139,7 @@ impl<'t> Homonym<'t> {
     }
 }
 
-/// The crates of ours that each crate uses, except in tests.
+/// The workspace crates that each crate uses, except in tests.
 fn uses(manifests: &[Page]) -> Result<Uses> {
     let parsed = manifests.iter().filter_map(|page| Manifest::parse(page).transpose());
     let parsed = parsed.collect::<Result<Vec<_>>>()?;

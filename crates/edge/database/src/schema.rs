@@ -119,8 +119,8 @@ pub fn open_to_read(path: &Path, wait_ms: u64) -> Result<Connection, DatabaseErr
     Ok(connection)
 }
 
-/// Renames a damaged file of ours to `FILE.damaged`, replacing an earlier one, so that a new one can be
-/// begun. Returns whether it was renamed.
+/// Renames a damaged file of Skep's to `FILE.damaged`, replacing an earlier one, so that a new one can be
+/// created. Returns whether it was renamed.
 pub fn set_damaged_aside(path: &Path) -> bool {
     set_aside(path, APPLICATION_ID)
 }

@@ -1,9 +1,9 @@
 //! Which programs are attached to which device, and in which mode; the links are pinned, so that they outlive
 //! the process.
 //!
-//! **Invariants:** a foreign program is never replaced. While a link of ours is pinned, packets
-//! always meet a program of ours: it is replaced within the link, and where the kernel cannot do
-//! that, another program takes its place meanwhile.
+//! **Invariants:** a foreign program is never replaced. While one of our links is pinned, packets always meet
+//! one of our programs: it is replaced within the link, and where the kernel cannot do that, another program
+//! takes its place meanwhile.
 
 use std::fs;
 use std::io;
@@ -26,7 +26,7 @@ pub(crate) struct Programs<'fd> {
     pub(crate) tc_hook: Hook,
 }
 
-/// A pinned link of ours.
+/// A pinned link to one of our programs.
 pub(crate) struct Found {
     mode: Attached,
     path: PathBuf,
@@ -75,8 +75,8 @@ pub(crate) fn found(place: &PinPath) -> Result<Vec<Found>, DatapathError> {
     Ok(found)
 }
 
-/// Whether a program of ours is attached to that device: not if the device is gone, or if the link was
-/// detached or unpinned by somebody else.
+/// Whether one of our programs is attached to that device: not if the device is gone, or if the link was
+/// detached or unpinned by another process.
 pub(crate) fn is_attached(place: &PinPath, device_index: u32) -> Result<bool, DatapathError> {
     Ok(found(place)?.iter().any(|found| found.device_index == device_index))
 }

@@ -29,7 +29,7 @@ pub const HANDOFFS: CapabilitySet = CapabilitySet::NET_BIND_SERVICE;
 /// Why privileges could not be dropped.
 #[derive(Debug, thiserror::Error)]
 pub enum PrivilegeError {
-    /// A bug of ours: running threads keep their privileges.
+    /// A bug in Skep: threads that are already running keep their privileges.
     #[error("{threads} threads run already, and would keep their privileges")]
     Threads {
         /// Number of threads.

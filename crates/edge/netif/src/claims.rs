@@ -22,9 +22,9 @@ pub fn announce(device: &Device, vip: IpAddr, count: u32) -> Result<(), Error> {
     send_announcements(&PacketSocket::open(device, ether_type(vip), &[])?, vip, count)
 }
 
-/// Probes the segment for `address`: returns the first other machine that answers within `wait`, or
-/// `None`. Needs `CAP_NET_RAW`. The probe contains no address of ours, so it disturbs no cache (RFC
-/// 5227 section 2.1.1).
+/// Probes the segment for `address`: returns the first other machine that answers within `wait`, or `None`.
+/// Needs `CAP_NET_RAW`. The probe contains none of our addresses, so it disturbs no cache (RFC 5227 section
+/// 2.1.1).
 pub fn probe(device: &Device, address: IpAddr, wait: Duration) -> Result<Option<MacAddr>, Error> {
     let claims = ask(device, &[address], wait, |claims| !claims.is_empty())?;
     Ok(claims.first().map(|claim| claim.mac))

@@ -116,7 +116,7 @@ impl Registry {
     ///
     /// # Panics
     /// If the name is invalid (it must begin with `skep_`, consist of `a-z0-9_`, and differ from a worker's
-    /// counters), or a label's name is: a bug of ours, found by the first test.
+    /// counters), or a label's name is: a bug in Skep, found by the first test.
     pub fn register(
         &self,
         name: &str,

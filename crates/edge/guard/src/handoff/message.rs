@@ -74,7 +74,7 @@ pub(super) fn take_cut<'b>(
         return Err(io::ErrorKind::InvalidData.into());
     }
     let is_cut = received.flags.contains(ReturnFlags::CTRUNC);
-    // No message of ours is empty.
+    // Our messages are never empty.
     match received.bytes {
         0 => Err(io::ErrorKind::UnexpectedEof.into()),
         len => Ok(ReceivedMessage { bytes: &buffer[..len], descriptors, is_cut }),

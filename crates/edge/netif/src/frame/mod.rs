@@ -38,7 +38,7 @@ pub(crate) fn announcements(vip: IpAddr, mac: MacAddr) -> Vec<Vec<u8>> {
     }
 }
 
-/// Returns the frame that probes for `address`, without an address of ours: an ARP probe (RFC 5227 section
+/// Returns the frame that probes for `address`, without our own address: an ARP probe (RFC 5227 section
 /// 2.1.1), or a solicitation as in duplicate address detection (RFC 4862 section 5.4.2).
 pub(crate) fn question(address: IpAddr, mac: MacAddr) -> Vec<u8> {
     match address {

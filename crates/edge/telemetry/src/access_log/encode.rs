@@ -63,7 +63,7 @@ pub(super) fn encode(record: &LogRecord<'_>, out: &mut Vec<u8>) {
 /// Decodes the first record of `input`; `None` at its end.
 ///
 /// # Panics
-/// On bytes that [`encode`] did not write, which would be a bug of ours.
+/// On bytes that [`encode`] did not write, which would be a bug in Skep.
 pub(super) fn decode<'a>(input: &mut &'a [u8]) -> Option<LogRecord<'a>> {
     if input.is_empty() {
         return None;
