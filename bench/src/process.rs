@@ -74,7 +74,7 @@ impl Server {
         self.tree().into_iter().try_for_each(reset).context("clear_refs")
     }
 
-    /// Gives every session of the tree the weight of this process's session.
+    /// Raises the weight of every session of the tree, if permitted.
     pub(crate) fn prefer(&self) {
         for pid in self.tree() {
             machine::prefer_session(&pid.to_string());
