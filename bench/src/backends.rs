@@ -1,5 +1,5 @@
-//! What proxies pass requests on to: the loop in C, php-fpm or Tomcat, each on the client's core, since they
-//! are not what is measured. All of them answer with the files of the benchmark.
+//! The backends of proxies: the loop in C, php-fpm or Tomcat, each on the client's core, since they are not
+//! what is measured. All of them answer with the files of the benchmark.
 
 use std::fs;
 use std::io;
@@ -15,27 +15,27 @@ use crate::limits::{CLIENT_CORE, FEW_WORKERS, MANY_WORKERS, POLL_INTERVAL, READY
 use crate::peers::{LIMIT, MeasuredServer, PRIVATE_ORIGIN, Places, ServerRole, fill, last_words};
 use crate::process::{Server, free_port};
 
-/// Where Debian's package tomcat10-common has it.
+/// The path of Debian's package tomcat10-common.
 const TOMCAT: &str = "/usr/share/tomcat10";
 
 const PHP_SCRIPT: &str = include_str!("../peers/backend.php");
 const PHP_CONFIG: &str = include_str!("../peers/backend-php-fpm.conf");
 const TOMCAT_CONFIG: &str = include_str!("../peers/backend-tomcat.xml");
 
-/// Running backends, and the ports of two of them; of one, twice, where there is only one.
+/// Running backends, and the ports of two of them; if there is only one, its port twice.
 pub(crate) struct Backends {
     servers: Vec<Server>,
     pub(crate) ports: [u16; 2],
 }
 
-/// Where a backend takes connections.
+/// The address at which a backend accepts connections.
 enum Listen {
     Port(u16),
     Socket(PathBuf),
 }
 
 impl Backends {
-    /// Those that servers in this role need, with their files in `dir`.
+    /// Starts the backends that servers in this role need, with their files in `dir`.
     pub(crate) fn start(role: ServerRole, dir: &Path, places: &Places) -> Result<Self> {
         match role {
             ServerRole::Fcgi | ServerRole::FcgiKept => {
@@ -53,7 +53,7 @@ impl Backends {
         }
     }
 
-    /// CPU time of all of them so far, in nanoseconds.
+    /// CPU time of all backends so far, in nanoseconds.
     pub(crate) fn cpu_ns(&self) -> u64 {
         self.servers.iter().map(Server::tree_ns).sum()
     }
@@ -75,12 +75,12 @@ impl Backends {
     }
 }
 
-/// The Unix socket of a php-fpm with its files in `dir`: configs name it, too.
+/// The Unix socket of a php-fpm with its files in `dir`; configs also contain this path.
 fn php_socket(dir: &Path) -> PathBuf {
     dir.join("php-fpm/fpm.sock")
 }
 
-/// php-fpm of so many workers, with a script that answers with the file of the path.
+/// Starts php-fpm with `workers` workers, and a script that answers with the file of the path.
 fn php_fpm(workers: u32, listen: Listen, dir: &Path, places: &Places) -> Result<Server> {
     let dir = dir.join("php-fpm");
     fs::create_dir_all(&dir)?;
@@ -93,7 +93,7 @@ fn php_fpm(workers: u32, listen: Listen, dir: &Path, places: &Places) -> Result<
     start(&argv.collect::<Vec<_>>(), &dir, &listen).context("php-fpm (Debian: php8.2-fpm)")
 }
 
-/// Tomcat, whose own servlet for files answers, behind its connector for AJP.
+/// Starts Tomcat with an AJP connector; its own servlet for files answers.
 fn tomcat(dir: &Path, places: &Places) -> Result<Server> {
     let dir = dir.join("tomcat");
     for part in ["conf", "temp", "webapps"] {
@@ -120,7 +120,7 @@ fn tomcat(dir: &Path, places: &Places) -> Result<Server> {
         .context("Tomcat 10 (Debian: tomcat10-user, default-jre-headless)")
 }
 
-/// Starts it, and waits until it takes connections.
+/// Starts a backend, and waits until it accepts connections.
 fn start(argv: &[String], dir: &Path, listen: &Listen) -> Result<Server> {
     let mut server = Server::start(argv, dir, CLIENT_CORE, listen.port())?;
     let deadline = Instant::now() + READY_TIMEOUT;
@@ -144,7 +144,7 @@ impl Listen {
         }
     }
 
-    /// 0 if it has none.
+    /// The port; 0 if there is none.
     fn port(&self) -> u16 {
         match self {
             Self::Port(port) => *port,

@@ -1,5 +1,5 @@
-//! How large bodies should be sent: `bench/limit/bodies.c` sends one body in
-//! every way that Linux offers, to wrk and to a client that never sleeps.
+//! How large bodies should be sent: `bench/limit/bodies.c` sends one body in every way that Linux offers, to
+//! wrk and to a client that never sleeps.
 
 use anyhow::{Context, Result};
 
@@ -10,7 +10,7 @@ use crate::process::{Server, free_port};
 use crate::results::{Bodies, BodyWay, Results};
 use crate::wrk::Load;
 
-/// Who reads: the program, its connections, and a heading.
+/// The clients: the program, its number of connections, and a heading.
 pub(crate) const CLIENTS: [(Client, u32, &str); 4] = [
     (Client::Wrk, 64, "wrk, 64"),
     (Client::Wrk, 8, "wrk, 8"),
@@ -21,7 +21,7 @@ pub(crate) const CLIENTS: [(Client, u32, &str); 4] = [
 /// A program that reads replies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Client {
-    /// Copies, and sleeps when there is nothing to read.
+    /// Copies the bytes, and sleeps when there is nothing to read.
     Wrk,
     /// `bench/limit/drain.c`: does neither.
     Drain,
@@ -30,7 +30,7 @@ pub(crate) enum Client {
 /// WebBench's largest file.
 const LARGE: u64 = 541_761;
 
-/// Name, size of the body, arguments of `bodies`, and how many of `CLIENTS`.
+/// Name, size of the body, arguments of `bodies`, and the number of `CLIENTS` that are used.
 type Way = (&'static str, u64, &'static [&'static str], usize);
 
 const WAYS: &[Way] = &[

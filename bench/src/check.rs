@@ -1,5 +1,4 @@
-//! One request at a time, to see that a server answers what it should before
-//! it is measured.
+//! Single requests, which check that a server answers correctly before it is measured.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -9,18 +8,18 @@ use skep_testclient::{RawClient, Response, request_bytes};
 
 use crate::limits::ANSWER_TIMEOUT;
 
-/// Asks a server of this machine for a path, on a connection of its own.
+/// Requests a path from a server of this machine, on a new connection.
 pub(crate) fn get(port: u16, path: &str) -> Result<Response> {
     get_at((Ipv4Addr::LOCALHOST, port).into(), path)
 }
 
-/// Asks a server somewhere else.
+/// Requests a path from a server at any address.
 pub(crate) fn get_at(server: SocketAddr, path: &str) -> Result<Response> {
     let mut client = RawClient::try_connect_within(server, ANSWER_TIMEOUT)?;
     get_on(&mut client, path).with_context(|| format!("GET {path}"))
 }
 
-/// The same on a connection that stays open.
+/// Requests a path on an open connection.
 pub(crate) fn get_on(client: &mut RawClient, path: &str) -> Result<Response> {
     client.set_timeout(ANSWER_TIMEOUT);
     client.try_send(request_bytes("GET", path, &[("Host", "127.0.0.1")]))?;
@@ -30,7 +29,7 @@ pub(crate) fn get_on(client: &mut RawClient, path: &str) -> Result<Response> {
     Ok(answer)
 }
 
-/// An error unless the answer is the file, byte for byte.
+/// Returns an error unless the answer is the file, byte for byte.
 pub(crate) fn same_file(port: u16, root: &Path, path: &str) -> Result<Response> {
     let answer = get(port, path)?;
     let wanted = std::fs::read(root.join(path.trim_start_matches('/')))?;

@@ -1,5 +1,5 @@
-//! What is served: three single files and the WebBench data set, the same in
-//! every run, and the list of requests of the mix.
+//! The served content: three single files and the WebBench data set, the same in every run, and the list of
+//! requests of the mix.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -11,15 +11,15 @@ use skep_workload::{WEBBENCH_CLASSES, WEBBENCH_PARTS};
 
 use crate::limits::{MIX_REPLICAS, MIX_REQUESTS, SEED};
 
-/// The single files: path and size in bytes. The two large ones have the sizes
-/// of WebBench's classes 7 and 10.
+/// The single files, with path and size in bytes. The two large ones have the sizes of WebBench's classes 7
+/// and 10.
 pub(crate) const SMALL: (&str, usize) = ("/1k.bin", 1024);
-/// A picture's size.
+/// The size of a picture.
 pub(crate) const MEDIUM: (&str, usize) = ("/22k.bin", 22_132);
-/// A download's size.
+/// The size of a download.
 pub(crate) const LARGE: (&str, usize) = ("/541k.bin", 541_761);
 
-/// A download that lasts; in direct dispatch alone.
+/// A long download; only in direct dispatch.
 pub(crate) const HUGE: (&str, usize) = ("/16m.bin", 16 * 1024 * 1024);
 
 /// Writes all files below `root`.
@@ -52,7 +52,7 @@ pub(crate) fn all_files() -> Vec<(String, usize)> {
     single.into_iter().chain(mix).collect()
 }
 
-/// The requests of the mix, one path a line, drawn with a fixed seed.
+/// The requests of the mix, one path per line, drawn with a fixed seed.
 pub(crate) fn mix_requests() -> String {
     let mut rng = Rng::new(SEED);
     let mut list = String::new();

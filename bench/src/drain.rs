@@ -1,9 +1,8 @@
-//! The client that never sleeps (`bench/limit/drain.c`), to measure a server
-//! that always has work.
+//! The client that never sleeps (`bench/limit/drain.c`), for measuring a server that always has work.
 //!
-//! wrk costs more for a request than a fast server does. Such a server then
-//! sleeps between requests, is woken for each, and finds one where a slower one
-//! finds ten: its CPU per request rises, and differences shrink or turn round.
+//! wrk costs more per request than a fast server does. Such a server then sleeps between requests, is woken
+//! for each, and finds one where a slower server finds ten: its CPU time per request rises, and differences
+//! shrink or are reversed.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -18,13 +17,13 @@ pub(crate) struct Drain {
 }
 
 impl Drain {
-    /// `programs` is the folder of what `bench/limit` compiles to.
+    /// `programs` is the folder of the programs compiled from `bench/limit`.
     pub(crate) fn new(programs: &Path) -> Self {
         Self { program: programs.join("drain") }
     }
 
-    /// Asks for one path on all connections for some seconds; returns how many
-    /// answers came. Any error of any connection is an error.
+    /// Requests one path on all connections for some seconds; returns the number of answers. Any error of any
+    /// connection is an error.
     pub(crate) fn run(&self, port: u16, path: &str, connections: u32, seconds: u32) -> Result<u64> {
         interrupt::check()?;
         let output = Command::new(&self.program)

@@ -1,10 +1,9 @@
-//! The tables of requests: which servers, which load, round by round.
+//! The tables of requests: the servers and the loads, round by round.
 //!
-//! In each round every server of a group is started anew, checked, measured
-//! under each load in turn with the others, and stopped: A B C ... for one
-//! load, then A B C ... for the next. The order of the servers moves on by one
-//! from round to round, so that none always follows the same one. What they pass requests on to
-//! is started once for a group.
+//! In each round every server of a group is restarted, checked, measured under each load in turn with the
+//! others, and stopped: A B C ... for one load, then A B C ... for the next. The order of the servers is
+//! rotated by one from round to round, so that none always follows the same one. Backends are started once
+//! for a group.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -25,26 +24,26 @@ use crate::results::{Cell, Results, Row, Sample};
 use crate::slow_clients::SlowClients;
 use crate::wrk::{Load, Wrk};
 
-/// What every measurement needs, made once.
+/// What all measurements need, created once.
 pub(crate) struct Bench {
     pub(crate) rounds: u32,
     pub(crate) seconds: u32,
     pub(crate) places: Places,
     only: Vec<String>,
-    /// The same with an earlier build: it and ours alone are measured.
+    /// The same with an earlier build: then only that and the present build are measured.
     before: Option<Places>,
     pub(crate) wrk: Wrk,
     pub(crate) drain: Drain,
-    /// Programs of `bench/limit`, by name.
+    /// The folder of the programs compiled from `bench/limit`.
     pub(crate) programs: PathBuf,
-    /// Goes away with all that is in it.
+    /// Removed on drop, with its content.
     dir: tempfile::TempDir,
 }
 
-/// A load, and the key of its table.
+/// Loads with the keys of their tables.
 type Loads = &'static [(&'static str, Load)];
 
-/// Files from disk or memory. Returns how many rows are not sound.
+/// Measures serving files from disk or memory. Returns the number of rows that are not sound.
 pub(crate) fn files(bench: &Bench, results: &mut Results) -> Result<usize> {
     let loads: Loads = &[
         ("files-1k", Load::Path(SMALL.0)),
@@ -55,18 +54,18 @@ pub(crate) fn files(bench: &Bench, results: &mut Results) -> Result<usize> {
     group(bench, results, ServerRole::Files, loads)
 }
 
-/// Through a proxy to two origins.
+/// Measures a proxy to two origins.
 pub(crate) fn proxy(bench: &Bench, results: &mut Results) -> Result<usize> {
     let loads: Loads = &[("proxy-1k", Load::Path(SMALL.0)), ("proxy-22k", Load::Path(MEDIUM.0))];
     group(bench, results, ServerRole::Proxy, loads)
 }
 
-/// Sent on to an origin.
+/// Measures redirects to an origin.
 pub(crate) fn redirect(bench: &Bench, results: &mut Results) -> Result<usize> {
     group(bench, results, ServerRole::Redirect, &[("redirect", Load::Path(SMALL.0))])
 }
 
-/// Through a pool: HTTP, FastCGI, AJP.
+/// Measures pools: HTTP, FastCGI, AJP.
 pub(crate) fn applications(bench: &Bench, results: &mut Results) -> Result<usize> {
     let groups: [(ServerRole, Loads); 8] = [
         (ServerRole::Pool, &[("pool-1k", Load::Path(SMALL.0)), ("pool-22k", Load::Path(MEDIUM.0))]),
@@ -97,7 +96,7 @@ pub(crate) fn applications(bench: &Bench, results: &mut Results) -> Result<usize
 }
 
 impl Bench {
-    /// Compiles the C programs, writes the files and the scripts.
+    /// Compiles the C programs, and writes the files and the scripts.
     pub(crate) fn prepare(
         (rounds, seconds): (u32, u32),
         only: &[String],
@@ -142,7 +141,7 @@ impl Bench {
         })
     }
 
-    /// The servers to measure in a role, with their version, or why not.
+    /// The servers to measure in a role, each with its version, or why it is missing.
     pub(crate) fn chosen(
         &self,
         role: ServerRole,
@@ -156,12 +155,12 @@ impl Bench {
         peers.map(|peer| (peer, peer.version(self.places_of(peer)))).collect()
     }
 
-    /// A folder that goes away with this.
+    /// A folder that is removed with this.
     pub(crate) fn dir(&self) -> &Path {
         self.dir.path()
     }
 
-    /// Whether only two builds of ours are measured.
+    /// Whether only two builds of Skep are measured.
     pub(crate) fn is_paired(&self) -> bool {
         self.before.is_some()
     }
@@ -171,7 +170,7 @@ impl Bench {
         before.unwrap_or(&self.places)
     }
 
-    /// A server under test, on its core, checked on `paths`.
+    /// Starts a server to measure on its core, and checks it with `paths`.
     pub(crate) fn start(
         &self,
         peer: &MeasuredServer,
@@ -184,7 +183,7 @@ impl Bench {
         Ok(server)
     }
 
-    /// The same, not checked.
+    /// The same without checks.
     pub(crate) fn start_unchecked(
         &self,
         peer: &MeasuredServer,
@@ -199,7 +198,7 @@ impl Bench {
         self.dir.path().join(peer.name)
     }
 
-    /// What `peers` pass requests on to in this role: one for each of them, or one for all.
+    /// Starts the backends of `peers` in this role: one for each of them, or one for all.
     fn backends<'a>(
         &self,
         role: ServerRole,
@@ -212,7 +211,7 @@ impl Bench {
         Ok(vec![start(self.dir.path())?])
     }
 
-    /// Has `backends` answer requests that come by way of `peer` until these cost no less than before.
+    /// Has `backends` answer requests through `peer` until their cost no longer falls.
     fn warm_up(
         &self,
         peer: &MeasuredServer,
@@ -262,9 +261,8 @@ impl Bench {
         })
     }
 
-    /// CPU per request with the client that never sleeps, in microseconds. Not
-    /// for the mix, whose answers differ in length, nor for proxies, whose
-    /// origins share the client's core.
+    /// CPU time per request with the client that never sleeps, in microseconds. Not for the mix, whose
+    /// answers differ in length, nor for proxies, whose origins share the client's core.
     fn measure_busy(&self, server: &Server, role: ServerRole, load: Load) -> Result<Option<f64>> {
         let Load::Path(path) = load else { return Ok(None) };
         if role.has_backends() {
@@ -380,7 +378,7 @@ fn new_row(peer: &MeasuredServer, version: &Result<String>) -> Row {
     Row { server: peer.name.to_owned(), version, trouble, samples: Vec::new() }
 }
 
-/// Every path that the loads may ask for.
+/// All paths that the loads may request.
 fn paths_of(loads: Loads) -> Vec<String> {
     let mut paths = Vec::new();
     for (_, load) in loads {

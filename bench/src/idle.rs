@@ -1,5 +1,5 @@
-//! Ten thousand clients that have asked once and now keep silent: what each
-//! costs in memory, and what all cost the clients that are at work.
+//! Ten thousand clients that have sent one request and are now idle: the memory that each costs, and what all
+//! of them cost the active clients.
 
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};
@@ -20,7 +20,7 @@ use crate::wrk::Load;
 
 const LOAD: Load = Load::Path(SMALL.0);
 
-/// Measures every server of files. Returns how many rows are not sound.
+/// Measures every server of files. Returns the number of rows that are not sound.
 pub(crate) fn run(bench: &Bench, results: &mut Results) -> Result<usize> {
     let chosen = bench.chosen(ServerRole::Files);
     let mut rows: Vec<IdleRow> =
@@ -70,8 +70,8 @@ fn measure(bench: &Bench, peer: &MeasuredServer, row: &mut IdleRow) -> Result<()
     Ok(())
 }
 
-/// Opens connections, each from one of several loopback addresses, and asks
-/// once on each: what a server keeps for a connection shows after a request.
+/// Opens connections, each from one of several loopback addresses, and sends one request on each: what a
+/// server keeps for a connection is visible only after a request.
 fn open(server_port: u16, count: u32) -> Result<Vec<TcpStream>> {
     let server = SocketAddr::from((Ipv4Addr::LOCALHOST, server_port));
     let mut streams = Vec::new();
@@ -80,8 +80,8 @@ fn open(server_port: u16, count: u32) -> Result<Vec<TcpStream>> {
         let (nth, port) = (number / IDLE_PER_ADDRESS, number % IDLE_PER_ADDRESS);
         let from = Ipv4Addr::new(127, 0, 1, u8::try_from(nth)? + 1);
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
-        // Ports of our own, left at once by a reset: ports that the kernel
-        // chose would be missing to other clients for a minute.
+        // Ports are chosen here and released at once by a reset: ports chosen by the kernel would be
+        // unavailable to other clients for a minute.
         socket.set_reuse_address(true)?;
         socket.set_linger(Some(Duration::ZERO))?;
         let port = IDLE_PORT_MIN + u16::try_from(port)?;

@@ -1,5 +1,5 @@
-//! Ctrl-C and SIGTERM: remembered, and asked for between measurements, so that
-//! everything that was started is stopped by the destructors as on any error.
+//! Ctrl-C and SIGTERM are recorded, and checked between measurements, so that everything that was started is
+//! stopped by the destructors as after any error.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -28,7 +28,7 @@ pub(crate) fn watch() -> Result<()> {
     Ok(())
 }
 
-/// An error once a signal has come.
+/// Returns an error after a signal.
 pub(crate) fn check() -> Result<()> {
     if INTERRUPTED.load(Ordering::Relaxed) {
         bail!("interrupted");

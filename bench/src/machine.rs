@@ -1,5 +1,4 @@
-//! The machine: what it is, and the few of its settings that a run changes and
-//! puts back.
+//! The machine: its description, and the few of its settings that a run changes and restores.
 
 use std::fs;
 use std::path::Path;
@@ -15,19 +14,18 @@ use crate::version;
 
 const CONGESTION: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
 
-/// The congestion control of new connections; the old one comes back on drop.
+/// The congestion control of new connections; the former one is restored on drop.
 ///
-/// BBR paces by timers and probes, which over loopback makes the CPU time of
-/// one and the same server differ by a factor of two from run to run; cubic,
-/// the kernel's default, does not.
+/// BBR paces by timers and probes, which over loopback makes the CPU time of the same server differ by a
+/// factor of two from run to run; cubic, the kernel's default, does not.
 pub(crate) struct Congestion {
     now: String,
     before: Option<String>,
 }
 
 impl Congestion {
-    /// Sets `name` for the whole machine; `keep` changes nothing. Without the
-    /// right to set it, says so and goes on with what there is.
+    /// Sets `name` for the whole machine; `keep` changes nothing. Without the privilege to set it, reports
+    /// that and continues with the present one.
     pub(crate) fn set(name: &str) -> Result<Self> {
         let before = fs::read_to_string(CONGESTION).context(CONGESTION)?.trim().to_owned();
         if name == "keep" || name == before {
@@ -53,8 +51,8 @@ impl Drop for Congestion {
     }
 }
 
-/// Pins this process, and all that it starts, to the client's core. Servers are
-/// moved to their own core one by one.
+/// Pins this process, and everything that it starts, to the client's core. Servers are then moved to their
+/// own core one by one.
 pub(crate) fn claim_the_client_core() -> Result<()> {
     let mut core = CpuSet::new();
     core.set(CLIENT_CORE);
@@ -62,13 +60,13 @@ pub(crate) fn claim_the_client_core() -> Result<()> {
         .with_context(|| format!("cores {SERVER_CORE} and {CLIENT_CORE} are needed"))
 }
 
-/// Raises the weight of a process's session; without the right to, leaves it.
+/// Raises the weight of a process's session, if permitted.
 pub(crate) fn prefer_session(pid: &str) {
     let _ = fs::write(format!("/proc/{pid}/autogroup"), SESSION_NICENESS.to_string());
 }
 
-/// Lets this process, and all that it starts, open `FILES_MAX` descriptors, or
-/// as many as it may.
+/// Allows this process, and everything that it starts, to open `FILES_MAX` descriptors, or as many as
+/// permitted.
 pub(crate) fn raise_file_limit() {
     let wanted = Rlimit { current: Some(FILES_MAX), maximum: Some(FILES_MAX) };
     if setrlimit(Resource::Nofile, wanted).is_err() {
@@ -77,12 +75,12 @@ pub(crate) fn raise_file_limit() {
     }
 }
 
-/// Descriptors that a process here may open.
+/// The number of descriptors that this process may open.
 pub(crate) fn file_limit() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(FILES_MAX)
 }
 
-/// What a reader must know to compare figures with these.
+/// The environment that a reader must know to compare these figures with others.
 pub(crate) fn describe(congestion: &Congestion) -> Result<MachineDescription> {
     let cpus = fs::read_to_string("/proc/cpuinfo").context("/proc/cpuinfo")?;
     let value = |key: &str| {

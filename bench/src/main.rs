@@ -1,10 +1,9 @@
-//! `skep-bench`: Skep beside its peers and beside a bare epoll loop in C.
+//! `skep-bench`: compares Skep with its peers and with a bare epoll loop in C.
 //!
-//! Each server is pinned to one core and wrk to the other; rounds are
-//! interleaved; the figure to trust is CPU per request, from the kernel's own
-//! nanosecond accounts, because it does not care how busy the machine is.
-//! Raw samples go to `bench/results/latest.json`; the page is written from
-//! that file alone, so a run of one group leaves the others as they were.
+//! Each server is pinned to one core and wrk to the other; rounds are interleaved. The most reliable figure
+//! is CPU time per request, from the kernel's nanosecond accounting, because it does not depend on how busy
+//! the machine is. Raw samples are written to `bench/results/latest.json`; the page is generated from that
+//! file alone, so a run of one group leaves the others unchanged.
 
 mod backends;
 mod bodies;
@@ -117,7 +116,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Measures, writes, and returns how many rows failed or had errors.
+/// Measures, writes the results, and returns the number of rows that failed or had errors.
 fn run(args: &Args) -> Result<usize> {
     interrupt::watch()?;
     let dry = args.quick || !args.only.is_empty() || args.before.is_some();
@@ -164,7 +163,7 @@ fn run(args: &Args) -> Result<usize> {
     Ok(failures)
 }
 
-/// The groups in which every server has one core.
+/// Measures the groups in which every server has one core.
 fn on_one_core(
     bench: &Bench,
     what: What,
@@ -200,7 +199,7 @@ fn on_one_core(
     Ok(failures)
 }
 
-/// Beside this binary, which is where one `cargo build` puts both.
+/// The binary beside this one, where `cargo build` puts both.
 fn default_skep() -> PathBuf {
     let me = std::env::current_exe().unwrap_or_default();
     me.with_file_name("skep")

@@ -1,6 +1,5 @@
-//! Who is measured, and how each is started: one worker, logs off, tuned as its
-//! manual advises. The settings themselves are files in `bench/peers/`, where
-//! `@NAME@` stands for what differs from run to run.
+//! The measured servers, and how each is started: one worker, logs off, tuned as its manual recommends. The
+//! settings are files in `bench/peers/`, in which `@NAME@` is replaced by values that differ from run to run.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,50 +15,48 @@ use crate::machine;
 use crate::process::{Server, free_port};
 use crate::version;
 
-/// What a server is to do.
+/// The task of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ServerRole {
-    /// Answer from files or from a cache in front of them.
+    /// Serve files, or a cache in front of them.
     Files,
-    /// Pass requests on to two origins.
+    /// Forward requests to two origins.
     Proxy,
-    /// Send clients to an origin.
+    /// Redirect clients to an origin.
     Redirect,
-    /// Pass requests on to the two servers of a pool.
+    /// Forward requests to the two servers of a pool.
     Pool,
-    /// The same with a cache, sticky sessions and compression switched on, and responses that a cache must
-    /// not keep.
+    /// The same with a cache, sticky sessions and compression enabled, and responses that must not be cached.
     PoolFull,
-    /// Pass uploads on to the two servers of a pool, as they come.
+    /// Forward uploads to the two servers of a pool, as they are received.
     Upload,
-    /// Answer from a cache in front of the two servers of a pool, whose answers depend on a field of the
-    /// request.
+    /// Answer from a cache in front of the two servers of a pool, whose responses vary by a request field.
     Cached,
-    /// Pass requests on to php-fpm, on a new connection each, as all do without settings.
+    /// Forward requests to php-fpm, on a new connection each, as all servers do by default.
     Fcgi,
     /// The same over a Unix socket.
     FcgiUnix,
-    /// Over kept TCP connections.
+    /// Over persistent TCP connections.
     FcgiKept,
-    /// Pass requests on to five workers of php-fpm, for which slow clients may wait, too.
+    /// Forward requests to five workers of php-fpm, which slow clients may occupy, too.
     FcgiFew,
-    /// Pass requests on to Tomcat, by AJP.
+    /// Forward requests to Tomcat by AJP.
     Ajp,
 }
 
 impl ServerRole {
-    /// Whether others do part of the work, on the client's core.
+    /// Whether backends do part of the work, on the client's core.
     pub(crate) fn has_backends(self) -> bool {
         !matches!(self, Self::Files | Self::Redirect)
     }
 
-    /// Whether each server needs backends of its own: a kept connection holds a worker of php-fpm, so that
-    /// one server would leave none to the next.
+    /// Whether each server needs backends of its own: a persistent connection occupies a worker of php-fpm,
+    /// so that one server would leave none to the next.
     pub(crate) fn is_exclusive(self) -> bool {
         matches!(self, Self::Fcgi | Self::FcgiUnix | Self::FcgiKept | Self::FcgiFew)
     }
 
-    /// Whether its backends compile what they do while they do it: until they have, they are no measure.
+    /// Whether its backends have a JIT compiler: until they are warm, the figures are meaningless.
     pub(crate) fn warms_up(self) -> bool {
         self == Self::Ajp
     }
@@ -68,21 +65,21 @@ impl ServerRole {
 /// One way to start a server.
 pub(crate) struct Setup {
     role: ServerRole,
-    /// Name and text of a file that goes into the server's own folder.
+    /// Name and content of a file in the server's folder.
     config: Option<(&'static str, &'static str)>,
-    /// Its words; what stands for a path with a space stays one word.
+    /// The command line; a placeholder whose value contains spaces stays one argument.
     command: &'static str,
 }
 
-/// A server that may be measured.
+/// A server that can be measured.
 pub(crate) struct MeasuredServer {
     pub(crate) name: &'static str,
-    /// Where it comes from, for those who lack it.
+    /// Where to get it, for those who lack it.
     source: &'static str,
     program: &'static str,
     version: &'static [&'static str],
     setups: &'static [Setup],
-    /// It answers from a cache: the second answer must say so by `Age`.
+    /// Whether it answers from a cache: the second answer must then have an `Age` field.
     caches: bool,
 }
 
@@ -94,12 +91,12 @@ macro_rules! config {
 
 /// The bare loop in C, to which all others are compared.
 pub(crate) const LIMIT: &str = "limit";
-/// Ours.
+/// Our server.
 pub(crate) const SKEP: &str = "skep";
-/// Ours with the file itself, in the tables of caches: what their targets are compared to.
+/// Our server with the file itself, in the tables of caches: the base of their targets.
 pub(crate) const SKEP_FILE: &str = "skep, file";
 
-/// An earlier build of ours, in place of all others: `--before`.
+/// An earlier build of Skep, in place of all others: `--before`.
 pub(crate) const BEFORE: MeasuredServer = MeasuredServer {
     name: "skep before",
     source: "`--before`",
@@ -109,7 +106,7 @@ pub(crate) const BEFORE: MeasuredServer = MeasuredServer {
     caches: false,
 };
 
-/// The bare loop as an origin whose answers no cache may keep.
+/// The bare loop as an origin whose responses must not be cached.
 pub(crate) const PRIVATE_ORIGIN: MeasuredServer = MeasuredServer {
     name: "private origin",
     source: "Debian package gcc",
@@ -158,7 +155,7 @@ const SKEP_SETUPS: &[Setup] = &[
     Setup { role: ServerRole::Ajp, config: config!("skep-ajp.toml"), command: SKEP_NODE },
 ];
 
-/// Everyone, in the order of the tables.
+/// All servers, in the order of the tables.
 pub(crate) const PEERS: &[MeasuredServer] = &[
     MeasuredServer {
         name: LIMIT,
@@ -340,8 +337,7 @@ const SKEP_SERVE: &str = "@SKEP@ serve @ROOT@ --listen 127.0.0.1:@PORT@ --thread
                           --access-log off --cache-size 512MiB";
 const SKEP_NODE: &str = "@SKEP@ run --config @CONFIG@ --as n1";
 const NGINX: &str = "nginx -c @CONFIG@ -p @DIR@ -e @DIR@/error.log";
-/// The mask takes what it logs for each request out of its log in memory, which
-/// cannot be switched off as a whole.
+/// The mask excludes the records of each request from its log in memory, which cannot be disabled as a whole.
 const VARNISH: &str = "varnishd -F -j none -n @DIR@/varnish -a 127.0.0.1:@PORT@ -f @CONFIG@ \
                        -s malloc,512m -p thread_pools=1 -p thread_pool_max=1000 \
                        -p timeout_idle=3600 -p listen_depth=4096 \
@@ -351,7 +347,7 @@ const VARNISH: &str = "varnishd -F -j none -n @DIR@/varnish -a 127.0.0.1:@PORT@ 
                        -VCL_use,-Hit,-SessOpen,-SessClose,-Storage,-Filters";
 const HAPROXY: &str = "haproxy -db -f @CONFIG@";
 
-/// What the `@NAMES@` stand for in this run.
+/// The values of the `@NAMES@` in this run.
 pub(crate) struct Places {
     pub(crate) root: PathBuf,
     pub(crate) limit: PathBuf,
@@ -359,17 +355,17 @@ pub(crate) struct Places {
 }
 
 impl MeasuredServer {
-    /// The peer of that name.
+    /// The peer with this name.
     pub(crate) fn named(name: &str) -> Option<&'static Self> {
         PEERS.iter().find(|peer| peer.name == name)
     }
 
-    /// Whether it can do that.
+    /// Whether it supports that role.
     pub(crate) fn plays(&self, role: ServerRole) -> bool {
         self.setups.iter().any(|setup| setup.role == role)
     }
 
-    /// What it says of its version; an error says how to get it.
+    /// The version that it reports; an error states how to get the program.
     pub(crate) fn version(&self, places: &Places) -> Result<String> {
         let program = fill(self.program, &[], places);
         if self.version.is_empty() {
@@ -378,7 +374,7 @@ impl MeasuredServer {
         version::of(&program, self.version).with_context(|| format!("not here ({})", self.source))
     }
 
-    /// Starts it on `core` with files in `dir` and waits for its first answer.
+    /// Starts it on `core` with files in `dir`, and waits for its first answer.
     pub(crate) fn start(
         &self,
         role: ServerRole,
@@ -412,7 +408,7 @@ impl MeasuredServer {
         Ok(server)
     }
 
-    /// Asks for every one of `paths`, twice from those who cache, and compares.
+    /// Requests each of `paths`, twice from caches, and compares the answers.
     pub(crate) fn check(
         &self,
         role: ServerRole,
@@ -443,7 +439,7 @@ impl MeasuredServer {
     }
 }
 
-/// `text` with what its `@NAMES@` stand for.
+/// `text` with its `@NAMES@` replaced.
 pub(crate) fn fill(text: &str, names: &[(&str, String)], places: &Places) -> String {
     let text = text
         .replace("@ROOT@", &places.root.display().to_string())
@@ -452,7 +448,7 @@ pub(crate) fn fill(text: &str, names: &[(&str, String)], places: &Places) -> Str
     names.iter().fold(text, |text, (name, value)| text.replace(name, value))
 }
 
-/// Until the first good answer, or an error when there is none in time.
+/// Waits for the first right answer; fails if there is none in time.
 pub(crate) fn wait_for_answer(server: &mut Server) -> Result<()> {
     let deadline = Instant::now() + READY_TIMEOUT;
     loop {
@@ -467,7 +463,7 @@ pub(crate) fn wait_for_answer(server: &mut Server) -> Result<()> {
     }
 }
 
-/// The end of what a server wrote before it failed.
+/// The end of a server's output before it failed.
 pub(crate) fn last_words(dir: &Path) -> String {
     let said = fs::read_to_string(dir.join("output.log")).unwrap_or_default();
     let lines: Vec<&str> = said.lines().rev().take(5).collect();

@@ -1,7 +1,6 @@
-//! A server process and its descendants: start on a core, account, stop.
+//! A server process and its descendants: starting on a core, accounting, stopping.
 //!
-//! Dropping a [`Server`] ends its whole process group, so no error path leaves
-//! a server behind.
+//! Dropping a [`Server`] ends its whole process group, so no error path leaves a server running.
 
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, TcpListener};
@@ -16,29 +15,29 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use crate::limits::{POLL_INTERVAL, STOP_TIMEOUT};
 use crate::machine;
 
-/// A running server, with all that it started.
+/// A running server with all its descendants.
 pub(crate) struct Server {
     child: Child,
-    /// Where it answers, on 127.0.0.1.
+    /// The port at which it answers, on 127.0.0.1.
     pub(crate) port: u16,
 }
 
 impl Server {
-    /// Starts `argv` on one core. Its output goes to `output.log` in `dir`.
+    /// Starts `argv` on one core. Its output is written to `output.log` in `dir`.
     pub(crate) fn start(argv: &[String], dir: &Path, core: usize, port: u16) -> Result<Self> {
         let mut command = Command::new("taskset");
         command.arg("-c").arg(core.to_string()).args(argv);
         Self::launch(command, dir, port).with_context(|| format!("cannot start {}", argv.join(" ")))
     }
 
-    /// Starts a command, wherever it runs. Its output goes to `output.log` in `dir`.
+    /// Starts any command. Its output is written to `output.log` in `dir`.
     pub(crate) fn launch(mut command: Command, dir: &Path, port: u16) -> Result<Self> {
         let log = File::create(dir.join("output.log")).context("output.log")?;
         let command = command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         Ok(Self { child: command.process_group(0).spawn()?, port })
     }
 
-    /// An error once the process has ended.
+    /// Returns an error if the process has ended.
     pub(crate) fn check_alive(&mut self) -> Result<()> {
         match self.child.try_wait()? {
             Some(status) => bail!("it ended with {status}"),
@@ -46,10 +45,9 @@ impl Server {
         }
     }
 
-    /// CPU time of every thread of the tree so far, user and system, with the
-    /// softirq work that the kernel did in their name, in nanoseconds. To it
-    /// comes the softirq work that the kernel moved to its own thread for the
-    /// server's core. A thread that ended is no longer counted.
+    /// CPU time of all threads of the tree so far, user and system, including softirq work that the kernel
+    /// charged to them, in nanoseconds; plus the softirq work that the kernel moved to its own thread for the
+    /// server's core. Threads that have ended are no longer counted.
     pub(crate) fn cpu_ns(&self) -> u64 {
         let core = crate::limits::SERVER_CORE;
         self.tree_ns() + softirq_ns(&format!("ksoftirqd/{core}\n"))
@@ -65,18 +63,18 @@ impl Server {
         self.tree().iter().map(|&pid| memory_bytes(pid, "VmRSS:")).sum()
     }
 
-    /// The most resident memory of each process of the tree since [`Server::reset_peak`], in bytes.
+    /// The sum of each process's maximum resident memory since [`Server::reset_peak`], in bytes.
     pub(crate) fn peak_bytes(&self) -> u64 {
         self.tree().iter().map(|&pid| memory_bytes(pid, "VmHWM:")).sum()
     }
 
-    /// The most is what there is now (`clear_refs` of proc(5)).
+    /// Resets the maximum to the present value (`clear_refs` of proc(5)).
     pub(crate) fn reset_peak(&self) -> Result<()> {
         let reset = |pid| fs::write(format!("/proc/{pid}/clear_refs"), "5");
         self.tree().into_iter().try_for_each(reset).context("clear_refs")
     }
 
-    /// Gives every session of the tree the weight that ours has.
+    /// Raises the weight of every session of the tree, if permitted.
     pub(crate) fn prefer(&self) {
         for pid in self.tree() {
             machine::prefer_session(&pid.to_string());
@@ -96,7 +94,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Some put a child into a session of its own: those are ended one by one.
+        // Some servers put a child into a separate session: those are ended one by one.
         let tree: Vec<_> = self.tree().into_iter().map(|pid| (pid, started_at(pid))).collect();
         self.signal(Signal::TERM);
         let deadline = Instant::now() + STOP_TIMEOUT;
@@ -114,24 +112,24 @@ impl Drop for Server {
     }
 }
 
-/// A port of 127.0.0.1 that nobody listens on at the moment.
+/// Returns a port of 127.0.0.1 that is currently free.
 pub(crate) fn free_port() -> Result<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }
 
-/// When a process started, in ticks since boot: with its number, its identity.
+/// When a process started, in ticks since boot: identifies it together with its id.
 fn started_at(pid: u32) -> Option<String> {
     stat_fields(pid)?.into_iter().nth(19)
 }
 
-/// Fields of /proc/PID/stat behind the name: state, parent, group, ...
+/// The fields of /proc/PID/stat after the name: state, parent, group, ...
 fn stat_fields(pid: u32) -> Option<Vec<String>> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, rest) = stat.rsplit_once(") ")?;
     Some(rest.split(' ').map(str::to_owned).collect())
 }
 
-/// Every process with its parent.
+/// All processes with their parents.
 fn parents() -> Vec<(u32, u32)> {
     pids().filter_map(|pid| Some((pid, stat_fields(pid)?.get(1)?.parse().ok()?))).collect()
 }
@@ -141,7 +139,7 @@ fn pids() -> impl Iterator<Item = u32> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
-/// `root` and all below it, parents first.
+/// `root` and all its descendants, parents first.
 fn descendants(root: u32, parents: &[(u32, u32)]) -> Vec<u32> {
     let mut tree = vec![root];
     let mut at = 0;
@@ -152,8 +150,8 @@ fn descendants(root: u32, parents: &[(u32, u32)]) -> Vec<u32> {
     tree
 }
 
-/// Time on a core of all threads of a process, in nanoseconds: the first field
-/// of /proc/PID/task/TID/schedstat (kernel: Documentation/scheduler/sched-stats).
+/// CPU time of all threads of a process, in nanoseconds: the first field of /proc/PID/task/TID/schedstat
+/// (kernel: Documentation/scheduler/sched-stats).
 fn threads_ns(pid: u32) -> u64 {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     threads
@@ -164,8 +162,7 @@ fn threads_ns(pid: u32) -> u64 {
         .sum()
 }
 
-/// Time of the kernel's threads for softirq work whose names begin like this,
-/// in nanoseconds.
+/// CPU time of the kernel's softirq threads whose names begin with `name`, in nanoseconds.
 pub(crate) fn softirq_ns(name: &str) -> u64 {
     let is_one = |pid: &u32| {
         fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.starts_with(name))
@@ -173,7 +170,7 @@ pub(crate) fn softirq_ns(name: &str) -> u64 {
     pids().filter(is_one).map(threads_ns).sum()
 }
 
-/// A line of /proc/PID/status.
+/// A value of /proc/PID/status, in bytes.
 fn memory_bytes(pid: u32, name: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix(name));

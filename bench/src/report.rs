@@ -1,5 +1,5 @@
-//! `docs/benchmarks.md`, written from the samples alone: targets first, then
-//! the tables, the rows that Skep loses included.
+//! `docs/benchmarks.md`, generated from the samples alone: the targets first, then the tables, including rows
+//! that Skep loses.
 
 mod direct;
 mod tables;
@@ -106,11 +106,11 @@ const TABLES: [(&str, &str, &str); 21] = [
     ("redirect", "Redirect", "302 to an origin, with the path of the request."),
 ];
 
-/// What was found for one target; `None` when it was not measured.
+/// The result for one target; `None` if it was not measured.
 type Finding = Option<(String, bool)>;
 
-/// A line for each figure that was measured with this build and with the earlier one in turn: the
-/// median of the ratios, the least and the largest of them, and both medians.
+/// A line for each figure that was measured alternately with this build and the earlier one: the median of
+/// the ratios, their minimum and maximum, and both medians.
 pub(crate) fn pairs(results: &Results) -> String {
     let mut text = String::new();
     for (load, cell) in &results.cells {
@@ -133,7 +133,7 @@ fn add_idle_pairs(text: &mut String, idle: &Idle) {
     add_pairs(text, "beside idle ones, us", &beside(now), &beside(before));
 }
 
-/// A line of [`pairs`]: `now` and `before` have a value for each round.
+/// Adds a line of [`pairs`]: `now` and `before` have a value for each round.
 fn add_pairs(text: &mut String, what: &str, now: &[f64], before: &[f64]) {
     let mut ratios: Vec<f64> = now.iter().zip(before).map(|(a, b)| a / b).collect();
     ratios.sort_by(f64::total_cmp);
@@ -236,7 +236,7 @@ fn requests(cell: &Cell) -> String {
     table + &format!("\n{rounds} rounds of {seconds} s, {}.\n", cell.when)
 }
 
-/// The row of a server without samples: why, and so many empty columns.
+/// The row of a server without samples: the reason, and empty columns.
 fn not_measured(name: &str, trouble: Option<&str>, columns: usize) -> String {
     let trouble = one_line(trouble.unwrap_or("not measured"));
     format!("| {name} | {trouble} {}|\n", "| ".repeat(columns))
@@ -294,7 +294,7 @@ fn collapse_table(collapse: &Collapse) -> String {
     text + &format!("\n{} rounds. {}", collapse.rounds, machine(&collapse.machine))
 }
 
-/// The median, the least and the most, as whole numbers.
+/// Median, minimum and maximum, as whole numbers.
 fn whole(samples: &[CollapseSample], of: fn(&CollapseSample) -> f64) -> String {
     let values = || samples.iter().map(of);
     let (least, most) = (values().fold(f64::INFINITY, f64::min), values().fold(0.0, f64::max));
@@ -407,7 +407,7 @@ before. It is no server.\n"
     )
 }
 
-/// Median with the lowest and the highest value.
+/// Median with minimum and maximum.
 fn spread(values: impl Iterator<Item = f64> + Clone) -> String {
     if values.clone().next().is_none() {
         return "-".to_owned();
@@ -428,7 +428,7 @@ fn per_second(samples: &[Sample]) -> f64 {
     median(samples.iter().map(|sample| sample.requests_per_s))
 }
 
-/// Requests per second beside the idle connections to those alone.
+/// Requests per second with idle connections relative to those without.
 fn idle_ratio(row: &IdleRow) -> f64 {
     per_second(&row.beside) / per_second(&row.alone)
 }
@@ -446,13 +446,13 @@ fn errors(count: u64, trouble: Option<&str>) -> String {
     }
 }
 
-/// Fit for a cell of a table.
+/// The text, made fit for a table cell.
 fn one_line(text: &str) -> String {
     let text = text.replace(['\n', '|'], " ");
     text.chars().take(160).collect()
 }
 
-/// 10000 as 10,000.
+/// Formats 10000 as 10,000.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();

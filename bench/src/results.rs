@@ -1,4 +1,4 @@
-//! Raw samples, as `bench/results/latest.json` keeps them, and their medians.
+//! Raw samples, as stored in `bench/results/latest.json`, and their medians.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -21,12 +21,12 @@ pub(crate) struct Results {
     pub(crate) direct: Option<Direct>,
     #[serde(default)]
     pub(crate) tables: Option<Tables>,
-    /// What it costs to compare the packet programs' maps with what was written.
+    /// The cost of comparing the packet programs' maps with what was written.
     #[serde(default)]
     pub(crate) comparison: Option<Tables>,
 }
 
-/// The machine and what ran on it.
+/// The machine, and the software that ran on it.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct MachineDescription {
     pub(crate) date: String,
@@ -39,10 +39,10 @@ pub(crate) struct MachineDescription {
     pub(crate) wrk: String,
 }
 
-/// One table: servers under one load.
+/// One table: the servers under one load.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Cell {
-    /// When, and by which processor.
+    /// Date and processor.
     #[serde(alias = "date")]
     pub(crate) when: String,
     pub(crate) rounds: u32,
@@ -55,7 +55,7 @@ pub(crate) struct Cell {
 pub(crate) struct Row {
     pub(crate) server: String,
     pub(crate) version: String,
-    /// Why there are no samples, or fewer than there should be.
+    /// Why there are no samples, or fewer than expected.
     pub(crate) trouble: Option<String>,
     pub(crate) samples: Vec<Sample>,
 }
@@ -63,9 +63,9 @@ pub(crate) struct Row {
 /// One measurement.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Sample {
-    /// CPU time of the server for one request, in microseconds.
+    /// CPU time of the server per request, in microseconds.
     pub(crate) cpu_us: f64,
-    /// The same with a client that never sleeps, where that was measured.
+    /// The same with a client that never sleeps, if that was measured.
     pub(crate) busy_cpu_us: Option<f64>,
     pub(crate) requests_per_s: f64,
     pub(crate) requests: u64,
@@ -77,7 +77,7 @@ pub(crate) struct Sample {
 /// The table of idle connections.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Idle {
-    /// When, and by which processor.
+    /// Date and processor.
     #[serde(alias = "date")]
     pub(crate) when: String,
     pub(crate) rounds: u32,
@@ -92,24 +92,24 @@ pub(crate) struct IdleRow {
     pub(crate) server: String,
     pub(crate) version: String,
     pub(crate) trouble: Option<String>,
-    /// Resident bytes for each idle connection, one for each round.
+    /// Resident bytes per idle connection, for each round.
     pub(crate) resident_bytes: Vec<f64>,
-    /// Idle connections that the server closed before the end, in all rounds.
+    /// Idle connections that the server closed prematurely, in all rounds.
     pub(crate) lost: u64,
-    /// Active connections alone.
+    /// With active connections alone.
     pub(crate) alone: Vec<Sample>,
-    /// The same beside the idle ones.
+    /// With idle connections in addition.
     pub(crate) beside: Vec<Sample>,
 }
 
 /// The table of large uploads.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Uploads {
-    /// When, and by which processor.
+    /// Date and processor.
     #[serde(alias = "date")]
     pub(crate) when: String,
     pub(crate) rounds: u32,
-    /// Of one upload.
+    /// The size of one upload.
     pub(crate) bytes: u64,
     pub(crate) rows: Vec<UploadRow>,
 }
@@ -128,21 +128,21 @@ pub(crate) struct UploadRow {
 pub(crate) struct UploadSample {
     pub(crate) cpu_us_per_mib: f64,
     pub(crate) mib_per_s: f64,
-    /// By how much resident memory was larger than before, at most.
+    /// Maximum growth of resident memory, in MiB.
     pub(crate) grown_mib: f64,
 }
 
-/// The table of clients that ask for one page at once.
+/// The table of clients that request one page at once.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Collapse {
-    /// It may have been measured elsewhere than the rest.
+    /// The machine, which may differ from that of other tables.
     pub(crate) machine: MachineDescription,
     pub(crate) rounds: u32,
     pub(crate) clients: u32,
     pub(crate) nodes: u32,
-    /// What the page takes.
+    /// The time that the page takes.
     pub(crate) computation_ms: u64,
-    /// Why there are fewer samples than there should be.
+    /// Why there are fewer samples than expected.
     pub(crate) trouble: Option<String>,
     pub(crate) rows: Vec<CollapseRow>,
 }
@@ -154,12 +154,12 @@ pub(crate) struct CollapseRow {
     pub(crate) samples: Vec<CollapseSample>,
 }
 
-/// One page, asked for by all.
+/// One page, requested by all clients.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct CollapseSample {
-    /// How often the application was asked.
+    /// The number of requests that the application received.
     pub(crate) computations: u64,
-    /// From the moment at which all asked to the end of the page.
+    /// Time from the common request to the end of the page.
     pub(crate) p50_ms: f64,
     pub(crate) longest_ms: f64,
 }
@@ -167,12 +167,12 @@ pub(crate) struct CollapseSample {
 /// The table of ways to send a large body.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Bodies {
-    /// When, and by which processor.
+    /// Date and processor.
     #[serde(alias = "date")]
     pub(crate) when: String,
     pub(crate) rounds: u32,
     pub(crate) seconds: u32,
-    /// Server CPU for each reply in microseconds, by way, then by the client.
+    /// Server CPU time per reply in microseconds, by way, then by client.
     pub(crate) ways: Vec<BodyWay>,
 }
 
@@ -181,24 +181,24 @@ pub(crate) struct Bodies {
 pub(crate) struct BodyWay {
     pub(crate) name: String,
     pub(crate) body_bytes: u64,
-    /// In the order of `bodies::CLIENTS`; an empty list was not measured.
+    /// In the order of `bodies::CLIENTS`; empty if it was not measured.
     pub(crate) cpu_us: Vec<Vec<f64>>,
 }
 
 /// Direct dispatch in a test bed.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Direct {
-    /// When, and by which processor.
+    /// Date and processor.
     #[serde(alias = "date")]
     pub(crate) when: String,
     pub(crate) rounds: u32,
     pub(crate) seconds: u32,
     pub(crate) tables: Vec<DirectTable>,
-    /// What a packet costs in the programs, where that was measured.
+    /// The cost of a packet in the programs, if it was measured.
     pub(crate) packets: Option<Figures>,
 }
 
-/// One load, through all that may stand before the nodes.
+/// One load, through all servers in front of the nodes.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct DirectTable {
     pub(crate) key: String,
@@ -210,17 +210,17 @@ pub(crate) struct DirectTable {
 pub(crate) struct DirectRow {
     pub(crate) way: String,
     pub(crate) version: String,
-    /// Why there are no samples, or fewer than there should be.
+    /// Why there are no samples, or fewer than expected.
     pub(crate) trouble: Option<String>,
     pub(crate) samples: Vec<Pair>,
 }
 
-/// Two measurements, one right after the other.
+/// Two measurements, one directly after the other.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Pair {
-    /// Nodes addressed directly.
+    /// Direct connections to the nodes.
     pub(crate) nodes: Flow,
-    /// The same nodes behind the way.
+    /// The same nodes, reached through the way.
     pub(crate) way: Flow,
 }
 
@@ -229,21 +229,21 @@ pub(crate) struct Pair {
 pub(crate) struct Flow {
     pub(crate) seconds: f64,
     pub(crate) requests: u64,
-    /// Received by the client, heads included.
+    /// Received by the client, including heads.
     pub(crate) bytes: u64,
     pub(crate) errors: u64,
     /// CPU time of the bed: client, dispatcher, nodes and their kernels, in seconds.
     pub(crate) bed_cpu_s: f64,
-    /// Of it, that of processes in the dispatcher's machine.
+    /// The part of it used by processes on the dispatcher's machine.
     pub(crate) dispatcher_cpu_s: f64,
-    /// What all else on this machine took, in percent of all cores.
+    /// CPU time used by everything else on this machine, in percent of all cores.
     pub(crate) others_percent: f64,
 }
 
 /// Plans and tables of large clusters.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Tables {
-    /// They may have been measured elsewhere than the rest.
+    /// The machine, which may differ from that of other tables.
     pub(crate) machine: MachineDescription,
     pub(crate) figures: Figures,
 }
@@ -251,7 +251,7 @@ pub(crate) struct Tables {
 /// A table that another program printed.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Figures {
-    /// What its numbers are.
+    /// The headings of its columns.
     pub(crate) columns: Vec<String>,
     pub(crate) rows: Vec<FigureRow>,
 }
@@ -260,13 +260,13 @@ pub(crate) struct Figures {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct FigureRow {
     pub(crate) case: String,
-    /// By column.
+    /// Values by column.
     #[serde(alias = "ns")]
     pub(crate) figures: Vec<f64>,
 }
 
 impl Results {
-    /// Reads what earlier runs left; nothing when there is no file yet.
+    /// Reads the results of earlier runs; empty if there is no file yet.
     pub(crate) fn read(path: &Path) -> Result<Self> {
         match std::fs::read_to_string(path) {
             Ok(text) => serde_json::from_str(&text).with_context(|| path.display().to_string()),
@@ -275,7 +275,7 @@ impl Results {
         }
     }
 
-    /// Writes the file, and its folder when it is the first.
+    /// Writes the file, creating its folder if necessary.
     pub(crate) fn write(&self, path: &Path) -> Result<()> {
         if let Some(folder) = path.parent() {
             std::fs::create_dir_all(folder)?;
@@ -286,7 +286,7 @@ impl Results {
 }
 
 impl MachineDescription {
-    /// When it measures, and by which processor: the tables of a page may come from several machines.
+    /// Date and processor: the tables of a page may come from several machines.
     pub(crate) fn when(&self) -> String {
         format!("{} on {}", self.date, self.processor)
     }
@@ -300,28 +300,28 @@ impl Cell {
 }
 
 impl Row {
-    /// Median CPU time for one request, in microseconds.
+    /// Median CPU time per request, in microseconds.
     pub(crate) fn cpu_us(&self) -> f64 {
         median(self.samples.iter().map(|sample| sample.cpu_us))
     }
 
-    /// The same with a client that never sleeps, where that was measured.
+    /// The same with a client that never sleeps, if that was measured.
     pub(crate) fn busy_cpu_us(&self) -> Option<f64> {
         let samples = self.samples.iter().filter_map(|sample| sample.busy_cpu_us);
         (samples.clone().count() > 0).then(|| median(samples))
     }
 
-    /// Median of requests per second.
+    /// Median number of requests per second.
     pub(crate) fn requests_per_s(&self) -> f64 {
         median(self.samples.iter().map(|sample| sample.requests_per_s))
     }
 
-    /// Errors of all rounds.
+    /// Errors in all rounds.
     pub(crate) fn errors(&self) -> u64 {
         self.samples.iter().map(|sample| sample.errors).sum()
     }
 
-    /// Whether there is nothing to hide.
+    /// Whether there were neither troubles nor errors.
     pub(crate) fn is_sound(&self) -> bool {
         self.trouble.is_none() && self.errors() == 0
     }
@@ -335,27 +335,27 @@ impl Uploads {
 }
 
 impl UploadRow {
-    /// The median of a number.
+    /// The median of a figure.
     pub(crate) fn median(&self, of: impl Fn(&UploadSample) -> f64) -> f64 {
         median(self.samples.iter().map(of))
     }
 }
 
 impl IdleRow {
-    /// Errors of all rounds, lost connections among them.
+    /// Errors in all rounds, including lost connections.
     pub(crate) fn errors(&self) -> u64 {
         let samples = self.alone.iter().chain(&self.beside);
         self.lost + samples.map(|sample| sample.errors).sum::<u64>()
     }
 
-    /// Whether there is nothing to hide.
+    /// Whether there were neither troubles nor errors.
     pub(crate) fn is_sound(&self) -> bool {
         self.trouble.is_none() && self.errors() == 0
     }
 }
 
 impl Figures {
-    /// Reads a Markdown table whose first column says what and whose others are numbers.
+    /// Parses a Markdown table whose first column names the case, and whose other columns are numbers.
     pub(crate) fn parse(said: &str) -> Option<Self> {
         let mut lines = said.lines().filter_map(|line| line.strip_prefix("| ")?.strip_suffix(" |"));
         let columns = lines.next()?.split(" | ").skip(1).map(str::to_owned).collect();
@@ -369,7 +369,7 @@ impl Figures {
         Some(Self { columns, rows: rows.filter(|rows| !rows.is_empty())? })
     }
 
-    /// The number of a row in the column of that name.
+    /// The number in the column with this name.
     pub(crate) fn figure(&self, row: &FigureRow, column: &str) -> Option<f64> {
         let at = self.columns.iter().position(|it| it == column)?;
         row.figures.get(at).copied()
@@ -377,7 +377,7 @@ impl Figures {
 }
 
 impl DirectTable {
-    /// The row of a way, with samples or not.
+    /// The row of a way, with or without samples.
     pub(crate) fn row_mut(&mut self, way: &str) -> Option<&mut DirectRow> {
         self.rows.iter_mut().find(|row| row.way == way)
     }
@@ -387,29 +387,29 @@ impl DirectTable {
         self.rows.iter().find(|row| row.way == way && !row.samples.is_empty())
     }
 
-    /// All measurements at the nodes themselves.
+    /// All measurements with direct connections to the nodes.
     pub(crate) fn nodes(&self) -> impl Iterator<Item = &Flow> + Clone {
         self.rows.iter().flat_map(|row| &row.samples).map(|pair| &pair.nodes)
     }
 }
 
 impl DirectRow {
-    /// Measurements through the way.
+    /// The measurements through the way.
     pub(crate) fn through(&self) -> impl Iterator<Item = &Flow> + Clone {
         self.samples.iter().map(|pair| &pair.way)
     }
 
-    /// Median of what the way has, compared with the nodes right before it.
+    /// Median of a figure of the way compared with the measurement at the nodes directly before it.
     pub(crate) fn compared(&self, compare: impl Fn(&Flow, &Flow) -> f64) -> f64 {
         median(self.samples.iter().map(|pair| compare(&pair.way, &pair.nodes)))
     }
 
-    /// Errors of all rounds, those at the nodes themselves included.
+    /// Errors in all rounds, including those at the nodes.
     pub(crate) fn errors(&self) -> u64 {
         self.samples.iter().map(|pair| pair.way.errors + pair.nodes.errors).sum()
     }
 
-    /// Whether there is nothing to hide.
+    /// Whether there were neither troubles nor errors.
     pub(crate) fn is_sound(&self) -> bool {
         self.trouble.is_none() && self.errors() == 0
     }
@@ -420,34 +420,34 @@ impl Flow {
         self.requests as f64 / self.seconds
     }
 
-    /// Received, in Mbit/s.
+    /// Received data, in Mbit/s.
     pub(crate) fn mbit_s(&self) -> f64 {
         self.bytes as f64 * 8.0 / 1e6 / self.seconds
     }
 
-    /// CPU time of the bed for one request, in microseconds.
+    /// CPU time of the bed per request, in microseconds.
     pub(crate) fn bed_us(&self) -> f64 {
         self.bed_cpu_s * 1e6 / self.requests as f64
     }
 
-    /// CPU time of the bed for one mebibyte, in microseconds.
+    /// CPU time of the bed per mebibyte, in microseconds.
     pub(crate) fn bed_us_per_mib(&self) -> f64 {
         self.bed_cpu_s * 1e6 * 1048576.0 / self.bytes as f64
     }
 
-    /// CPU time of the dispatcher's processes for one request, in microseconds.
+    /// CPU time of the dispatcher's processes per request, in microseconds.
     pub(crate) fn dispatcher_us(&self) -> f64 {
         self.dispatcher_cpu_s * 1e6 / self.requests as f64
     }
 }
 
-/// A quantile of values in ascending order; 0 of none.
+/// A quantile of values in ascending order; 0 if there are none.
 pub(crate) fn quantile(sorted: &[f64], quantile: f64) -> f64 {
     let last = sorted.len().saturating_sub(1) as f64;
     sorted.get((last * quantile).round() as usize).copied().unwrap_or(0.0)
 }
 
-/// The middle value, or the mean of the two in the middle; 0 of nothing.
+/// The median: the middle value, or the mean of the two middle values; 0 if there are none.
 pub(crate) fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut sorted: Vec<f64> = values.collect();
     sorted.sort_by(f64::total_cmp);

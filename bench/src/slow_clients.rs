@@ -1,5 +1,5 @@
-//! Clients that stand still while others are measured: in the middle of an upload, or with a response that
-//! they do not take. A server before few workers has to keep these free of them.
+//! Clients that stall while others are measured: in the middle of an upload, or with a response that they do
+//! not read. A server in front of few workers must keep these free of such clients.
 
 use std::io::Write as _;
 use std::net::{Ipv4Addr, TcpStream};
@@ -10,20 +10,20 @@ use crate::content::{LARGE, SMALL};
 use crate::interrupt;
 use crate::limits::SLOW_CLIENTS;
 
-/// What a stuck upload promises, and how much of it came, in bytes.
+/// The announced length of a stalled upload, and the number of bytes sent, in bytes.
 const UPLOAD_BYTES: usize = 1024 * 1024;
 const UPLOADED_BYTES: usize = 100 * 1024;
 
-/// What they stand still at.
+/// Where the clients stall.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum SlowClients {
     Uploaders,
-    /// More than sockets hold waits for each.
+    /// The response is larger than what sockets buffer.
     Readers,
 }
 
 impl SlowClients {
-    /// [`SLOW_CLIENTS`] of them, until they are dropped.
+    /// Connects [`SLOW_CLIENTS`] of them, until they are dropped.
     pub(crate) fn connect(self, port: u16) -> Result<Vec<TcpStream>> {
         let request = match self {
             Self::Uploaders => {
@@ -43,7 +43,7 @@ impl SlowClients {
         (0..SLOW_CLIENTS).map(connect).collect()
     }
 
-    /// The path that they ask for.
+    /// The path that they request.
     pub(crate) fn path(self) -> &'static str {
         match self {
             Self::Uploaders => SMALL.0,

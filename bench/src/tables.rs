@@ -1,5 +1,5 @@
-//! What plans and tables cost in large clusters, and comparing the packet programs' maps: the tables
-//! that the benches of `skep-steering` and `skep-datapath` print, kept as they are.
+//! The cost of plans and tables in large clusters, and of comparing the packet programs' maps: the tables
+//! that the benchmarks of `skep-steering` and `skep-datapath` print, kept unchanged.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,10 +8,10 @@ use anyhow::{Context, Result, ensure};
 
 use crate::results::{Figures, MachineDescription, Tables};
 
-/// Seconds of each row.
+/// Seconds per row.
 const SECONDS: u32 = 10;
 
-/// Measures plans and tables, each row for so long.
+/// Measures plans and tables.
 pub(crate) fn run(is_quick: bool, machine: MachineDescription) -> Result<Tables> {
     println!("skep-bench: Plans and tables");
     let seconds = if is_quick { 1 } else { SECONDS };
@@ -19,13 +19,13 @@ pub(crate) fn run(is_quick: bool, machine: MachineDescription) -> Result<Tables>
     Ok(Tables { machine, figures })
 }
 
-/// Measures the comparison of maps, as root.
+/// Measures the comparison of maps; requires root.
 pub(crate) fn compare(machine: MachineDescription) -> Result<Tables> {
     println!("skep-bench: Comparing maps");
     Ok(Tables { machine, figures: figures(("skep-datapath", "compare"), &[])? })
 }
 
-/// Builds a bench and runs it: the table that it prints.
+/// Builds and runs a benchmark; returns the table that it prints.
 fn figures((package, bench): (&str, &str), arguments: &[String]) -> Result<Figures> {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let output = Command::new("cargo")

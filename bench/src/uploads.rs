@@ -1,5 +1,4 @@
-//! Large uploads through a proxy that passes them on as they come: its CPU time for each mebibyte, and
-//! by how much its memory grows.
+//! Large uploads through a proxy that streams them: its CPU time per mebibyte, and the growth of its memory.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -16,12 +15,12 @@ use crate::limits::{ANSWER_TIMEOUT, UPLOAD_BYTES};
 use crate::peers::{MeasuredServer, ServerRole};
 use crate::results::{Results, UploadRow, UploadSample, Uploads};
 
-/// Bytes of one write of the client, and of one read of the servers behind.
+/// Bytes per write of the client, and per read of the servers behind the proxy.
 const PIECE_BYTES: usize = 256 * 1024;
 
 const REPLY: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
 
-/// Measures every proxy. Returns how many rows are not sound.
+/// Measures every proxy. Returns the number of rows that are not sound.
 pub(crate) fn run(bench: &Bench, results: &mut Results) -> Result<usize> {
     let chosen = bench.chosen(ServerRole::Upload);
     let new_row = |(peer, version): &(&MeasuredServer, Result<String>)| UploadRow {
@@ -62,7 +61,7 @@ pub(crate) fn run(bench: &Bench, results: &mut Results) -> Result<usize> {
 fn measure(bench: &Bench, peer: &MeasuredServer) -> Result<UploadSample> {
     let ports = [sink()?, sink()?];
     let mut server = bench.start_unchecked(peer, ServerRole::Upload, ports)?;
-    // Once as a warm-up, for the memory that it takes anyway.
+    // One upload as a warm-up, for the memory that the proxy allocates anyway.
     upload(server.port, UPLOAD_BYTES / 64)?;
     server.reset_peak()?;
     let (resident, cpu_ns, begun) = (server.resident_bytes(), server.cpu_ns(), Instant::now());
@@ -77,7 +76,7 @@ fn measure(bench: &Bench, peer: &MeasuredServer) -> Result<UploadSample> {
     })
 }
 
-/// One upload, to its answer.
+/// Performs one upload, up to its response.
 fn upload(port: u16, bytes: u64) -> Result<()> {
     let mut client =
         RawClient::try_connect_within((Ipv4Addr::LOCALHOST, port).into(), ANSWER_TIMEOUT)?;
@@ -98,14 +97,14 @@ fn upload(port: u16, bytes: u64) -> Result<()> {
     Ok(())
 }
 
-/// A server of this process that reads requests with their bodies, and says 200; returns its port. It ends
-/// with the process.
+/// Starts a server in this process that reads requests with their bodies, and answers 200; returns its port.
+/// It ends with the process.
 fn sink() -> Result<u16> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let port = listener.local_addr()?.port();
     thread::spawn(move || {
         for stream in listener.incoming().map_while(Result::ok) {
-            // A proxy that closes a connection ends it.
+            // It is no error if a proxy closes the connection.
             thread::spawn(move || drop(discard(stream)));
         }
     });
@@ -139,7 +138,7 @@ fn discard(mut stream: TcpStream) -> std::io::Result<()> {
     }
 }
 
-/// What a head says of the length of its body.
+/// The length of the body according to a head.
 fn length_of(head: &[u8]) -> u64 {
     let text = String::from_utf8_lossy(head).to_ascii_lowercase();
     let line =

@@ -1,10 +1,10 @@
-//! Versions of programs, by what they say of themselves.
+//! Versions of programs, as reported by themselves.
 
 use std::process::Command;
 
 use anyhow::{Context, Result};
 
-/// Runs `program` for its version: the first word that looks like one.
+/// Runs `program` to get its version: the first word that looks like one.
 pub(crate) fn of(program: &str, args: &[&str]) -> Result<String> {
     let output = Command::new(program).args(args).output()?;
     let said = [output.stdout, output.stderr].concat();

@@ -1,7 +1,7 @@
-//! wrk as the client: its command line, and what it says at its end.
+//! wrk as the client: its command line, and its output.
 //!
-//! wrk prints for people; a `done` function in Lua prints the same numbers for
-//! us. Without `request` and `response` functions wrk keeps its fast path.
+//! wrk prints for people; a `done` function in Lua prints the same numbers for parsing. Without `request` and
+//! `response` functions wrk keeps its fast path.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,7 +13,7 @@ use crate::interrupt;
 use crate::limits::WRK_TIMEOUT_SECONDS;
 use crate::slow_clients::SlowClients;
 
-/// One line for us at the end of a run.
+/// Prints one line for parsing at the end of a run.
 const DONE: &str = r#"
 done = function(summary, latency, requests)
     local e = summary.errors
@@ -23,8 +23,7 @@ done = function(summary, latency, requests)
 end
 "#;
 
-/// Requests from a list, made before the clock runs; asking for the next one
-/// is a look into a table.
+/// Sends requests from a list that is built before the measurement; taking the next one is a table look-up.
 const FROM_LIST: &str = r#"
 local requests, next_request = {}, 0
 init = function(args)
@@ -40,23 +39,23 @@ request = function()
 end
 "#;
 
-/// What is asked for.
+/// The requests of a load.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Load {
-    /// One path again and again.
+    /// One path, repeated.
     Path(&'static str),
-    /// The same while other clients stand still.
+    /// The same while other clients are stalled.
     Beside(SlowClients, &'static str),
     /// The WebBench mix.
     Mix,
 }
 
-/// What wrk counted.
+/// The counts of wrk.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct WrkResult {
     pub(crate) seconds: f64,
     pub(crate) requests: u64,
-    /// Failed connects, reads and writes, time-outs, and any status of 400 or above.
+    /// Failed connects, reads and writes, timeouts, and statuses of 400 or above.
     pub(crate) errors: u64,
     pub(crate) p50_us: f64,
     pub(crate) p99_us: f64,
@@ -80,7 +79,7 @@ impl Wrk {
         Ok(wrk)
     }
 
-    /// Runs wrk, on the core that this process is pinned to.
+    /// Runs wrk, on the core to which this process is pinned.
     pub(crate) fn run(
         &self,
         port: u16,

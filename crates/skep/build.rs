@@ -1,10 +1,10 @@
-//! How the release binary is linked: with its line tables compressed, since they are as
-//! large as its code and nobody reads them before something goes wrong.
+//! Linker options of the release binary: its line tables are compressed, since they are as large as its code
+//! and are needed only after a failure.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     if std::env::var("PROFILE").is_ok_and(|profile| profile == "release") {
-        // zlib is what backtraces of the standard library can read.
+        // The standard library's backtraces support zlib.
         println!("cargo::rustc-link-arg-bins=-Wl,--compress-debug-sections=zlib");
     }
 }

@@ -1,5 +1,5 @@
-//! The target of the rules of caching, and its seeds: the fields of a request, an empty line, and the
-//! status and fields of its response.
+//! The target for the caching rules, and its seeds: the fields of a request, an empty line, and the status
+//! and fields of its response.
 
 use skep_http::{Host, Method};
 use skep_httpcache::{
@@ -16,7 +16,7 @@ const CASES: [&str; 2] = [
 const TIMES: ExchangeTimes =
     ExchangeTimes { requested_unix_ms: 1_795_000_000_000, received_unix_ms: 1_795_000_000_500 };
 
-/// Any fields, also what no parser of heads lets through.
+/// Accepts any fields, including those that no parser of heads lets through.
 pub fn caching(data: &[u8]) {
     let at = data.windows(2).position(|pair| pair == b"\n\n").unwrap_or(data.len());
     let (request_text, rest) = data.split_at(at);
@@ -48,7 +48,7 @@ pub fn caching(data: &[u8]) {
     check_paths(request_text, response_text, status);
 }
 
-/// What is stored may be, and gets older only.
+/// A stored response may be stored, and only ages.
 fn check_stored(request_text: &[u8], meta: &ResponseMeta, policy: &CachePolicy) {
     let of = |wanted: &'static [u8]| {
         lines(request_text).filter(move |(name, _)| name.eq_ignore_ascii_case(wanted))
@@ -86,7 +86,7 @@ fn check_stored(request_text: &[u8], meta: &ResponseMeta, policy: &CachePolicy) 
     }
 }
 
-/// What a 304 made of it, the same 304 leaves as it is; and it is read again as it was meant.
+/// Applying the same 304 again changes nothing, and the result can be parsed again with the same meaning.
 fn check_updated(meta: &ResponseMeta, text: &[u8], policy: &CachePolicy) {
     let answer = ResponseMeta { status: 304, ..meta.clone() };
     assert_eq!(validated(&[meta], &answer), Validated::Fresh(vec![0]));
@@ -111,7 +111,7 @@ fn with_status(
     updated.as_ref().map_or_else(|_| meta.clone(), |(meta, _)| meta.clone())
 }
 
-/// A request matches itself, and one that lacks a field that counts does not.
+/// A request matches itself; one that lacks a relevant field does not match.
 fn check_keys(request_text: &[u8], meta: &ResponseMeta) {
     let key = meta.vary.secondary_key(lines(request_text));
     assert_eq!(key, meta.vary.secondary_key(lines(request_text)));
@@ -132,7 +132,7 @@ fn check_keys(request_text: &[u8], meta: &ResponseMeta) {
     assert_eq!(rules.target(&target), target, "the target of a target is another");
 }
 
-/// Only paths are invalidated; and a status line can't be split by a key.
+/// Only paths are invalidated, and a key cannot inject a status line.
 fn check_paths(request_text: &[u8], response_text: &[u8], status: u16) {
     let target = TargetUri {
         scheme: "http",
@@ -151,7 +151,7 @@ fn check_paths(request_text: &[u8], response_text: &[u8], status: u16) {
     assert!(line.iter().filter(|byte| **byte < b' ').count() == 2 && line.ends_with(b"\r\n"));
 }
 
-/// Lines `Name: value`, as they come.
+/// The lines `Name: value` of a text.
 fn lines(text: &[u8]) -> impl Iterator<Item = FieldLine<'_>> + Clone {
     text.split(|byte| *byte == b'\n').filter_map(|line| {
         let at = line.iter().position(|byte| *byte == b':')?;
@@ -159,7 +159,7 @@ fn lines(text: &[u8]) -> impl Iterator<Item = FieldLine<'_>> + Clone {
     })
 }
 
-/// The exchanges of the cases.
+/// The exchanges of the test cases.
 pub(crate) fn exchanges() -> Vec<Vec<u8>> {
     let steps = CASES.iter().flat_map(|cases| cases.lines()).filter(|line| !line.starts_with('#'));
     let seed = |step: &str| {

@@ -1,7 +1,7 @@
-//! A seeded mutation loop: the driver that needs no libFuzzer.
+//! A seeded mutation loop: the driver that does not need libFuzzer.
 //!
-//! The same seed number and number of runs make the same inputs, whatever the
-//! machine. It knows nothing of coverage: breadth comes from the seeds.
+//! The same seed and number of runs produce the same inputs on every machine. It does not use coverage:
+//! breadth comes from the seeds.
 
 use std::time::{Duration, Instant};
 
@@ -10,23 +10,23 @@ use skep_units::Rng;
 use crate::seeds::WORDS;
 use crate::targets::Target;
 
-/// Longest input, in bytes: above the limits on a head, so that they are met.
+/// Maximum length of an input, in bytes: above the limits for a head, so that they are reached.
 const INPUT_BYTES_MAX: usize = 20 * 1024;
 
-/// Mutations of one input at most.
+/// Maximum number of mutations of one input.
 const MUTATIONS_MAX: u64 = 6;
 
 /// When to stop.
 #[derive(Clone, Copy, Debug)]
 pub enum Until {
-    /// After so long.
+    /// After this time.
     Elapsed(Duration),
-    /// After so many inputs.
+    /// After this number of inputs.
     Runs(u64),
 }
 
-/// Calls `target` with mutated seeds until it is time; `before` sees the number
-/// of each input and the input first. Returns how many there were.
+/// Calls `target` with mutated seeds until the limit is reached; `before` is called with the number of each
+/// input and the input. Returns the number of inputs.
 pub fn run(
     target: Target,
     seeds: &[Vec<u8>],
@@ -38,7 +38,7 @@ pub fn run(
     let mut runs = 0;
     loop {
         let stop = match until {
-            // The clock is not asked at each input.
+            // The clock is not read for each input.
             Until::Elapsed(time) => runs % 256 == 0 && start.elapsed() >= time,
             Until::Runs(runs_max) => runs >= runs_max,
         };
@@ -52,7 +52,7 @@ pub fn run(
     }
 }
 
-/// The input of that number: depends on nothing but its arguments.
+/// The input with this number, which depends only on the arguments.
 pub fn input(seeds: &[Vec<u8>], seed: u64, number: u64) -> Vec<u8> {
     let mut rng = Rng::new(skep_units::stable_hash(&number.to_le_bytes(), seed));
     let mut input = pick(&mut rng, seeds).clone();

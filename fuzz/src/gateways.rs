@@ -1,5 +1,4 @@
-//! The targets of what application servers say (AJP13, FastCGI) and of what they are asked, and
-//! their seeds.
+//! The targets for replies of application servers (AJP13, FastCGI) and for requests to them, and their seeds.
 
 use std::ops::Range;
 
@@ -20,7 +19,7 @@ mod ajp_peer;
 #[path = "../../crates/core/fastcgi/tests/fastcgi/peer.rs"]
 mod fcgi_peer;
 
-/// Of replies: so small that they are met.
+/// Limits for replies, so low that they are reached.
 const REPLY_LIMITS: HeadLimits = HeadLimits {
     head_bytes_max: 1024,
     fields_max: 12,
@@ -33,15 +32,15 @@ const REQUEST_LIMITS: HeadLimits = HeadLimits {
     target_bytes_max: 512,
     underscores: Underscores::Pass,
 };
-/// Of requests with a body.
+/// The length of the bodies of requests.
 const BODY_BYTES: u64 = 50;
 
-/// What a reply says, in either protocol, with its body's pieces together.
+/// The content of a reply in either protocol, with the pieces of its body joined.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Said {
     head: Option<GatewayHead>,
     body: Vec<u8>,
-    /// AJP: flushes and questions for data; FastCGI: lines of STDERR.
+    /// AJP: flushes and requests for body chunks; FastCGI: lines of STDERR.
     others: Vec<Vec<u8>>,
     is_ended: bool,
     is_reusable: bool,
@@ -59,7 +58,7 @@ impl Said {
         self.head = Some(head);
     }
 
-    /// The head is one of HTTP, and the body as long as it says.
+    /// Checks that the head is valid HTTP, and that the body has the stated length.
     fn check(&self, method: Method<'_>) {
         let Some(head) = &self.head else {
             return assert!(!self.is_ended, "an end without a head");
@@ -90,8 +89,8 @@ impl Said {
     }
 }
 
-/// A servlet engine's bytes: the same events however they arrive, a head of HTTP, a body of its
-/// length.
+/// A servlet engine's bytes: the same events however they are split, a valid HTTP head, and a body of the
+/// stated length.
 pub fn ajp_reply(data: &[u8]) {
     let request = request_of(data);
     let whole = hear_ajp(&request, data, |_| data.len());
@@ -99,7 +98,7 @@ pub fn ajp_reply(data: &[u8]) {
     assert_eq!(hear_ajp(&request, data, pieces(data)), whole, "in pieces");
 }
 
-/// An application's bytes, likewise.
+/// The same for the bytes of a FastCGI application.
 pub fn fastcgi_reply(data: &[u8]) {
     let request = request_of(data);
     let whole = hear_fcgi(&request, data, |_| data.len());
@@ -109,7 +108,7 @@ pub fn fastcgi_reply(data: &[u8]) {
     assert_eq!(hear_fcgi(&request, data, pieces(data)), whole, "in pieces");
 }
 
-/// A request of a client, as servers read it that get it by AJP and by FastCGI.
+/// A client's request, as servers parse it that receive it by AJP and by FastCGI.
 pub fn gateway_request(data: &[u8]) {
     let Ok(Some(end)) = HeadScanner::default().scan(data, &REQUEST_LIMITS) else { return };
     let mut slots = FieldSlots::new();
@@ -194,7 +193,7 @@ fn check_fcgi(request: &GatewayRequest<'_>, script: ScriptRule<'_>) {
     assert!(!names.iter().any(|name| name.starts_with("HTTP_REDIRECT_")));
 }
 
-/// The request that is answered: another one for other bytes.
+/// The request that is answered; it depends on the bytes.
 fn request_of(data: &[u8]) -> GatewayRequest<'static> {
     match stable_hash(data, 0) % 4 {
         0 => GatewayRequest { method: Method::Head, ..plain() },
@@ -296,7 +295,7 @@ fn hear_fcgi(request: &GatewayRequest<'_>, data: &[u8], piece_at: impl Fn(usize)
     said
 }
 
-/// Lengths of pieces that depend on the bytes alone: for some inputs, one byte each.
+/// Lengths of pieces that depend only on the bytes; one byte each for some inputs.
 fn pieces(data: &[u8]) -> impl Fn(usize) -> usize {
     let key = stable_hash(data, 1);
     let bytes_max = if key.is_multiple_of(4) { 1 } else { 64 };
@@ -321,7 +320,7 @@ fn plain() -> GatewayRequest<'static> {
     }
 }
 
-/// Fields of the seeds.
+/// The fields of the seeds.
 const FIELDS: [&[(&str, &str)]; 4] = [
     &[],
     &[("Content-Type", "text/html"), ("Content-Length", "5")],

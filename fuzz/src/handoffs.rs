@@ -1,4 +1,4 @@
-//! Handoffs, for fuzzing, with structured seeds: LCCP messages, and what they carry.
+//! Targets for handoffs, with structured seeds: LCCP messages, and the information that they carry.
 
 use skep_wire::handoff::fragments::{Assembly, cut};
 use skep_wire::handoff::lccp::{Lccp, LccpCommand, MovedFlow, QueryKey, RefuseCause};
@@ -6,7 +6,8 @@ use skep_wire::handoff::tcp::{TcpOptions, TcpState, TcpWindow, WindowScales};
 use skep_wire::handoff::{HandoffId, HandoffInfo, SocketId};
 use skep_wire::seal::BODY_BYTES_MAX;
 
-/// A message has one form; what an offer carries is handoff information of one form, or none.
+/// A message has a unique encoding; the payload of an offer is handoff information with a unique encoding, or
+/// invalid.
 pub fn lccp(data: &[u8]) {
     check_info(data);
     let Ok(message) = Lccp::decode(data) else { return };

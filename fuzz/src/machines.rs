@@ -1,5 +1,5 @@
-//! The targets of what machines of a cluster say to each other, and their
-//! seeds: sealed datagrams, parts, messages.
+//! The targets for messages between machines of a cluster, and their seeds: sealed datagrams, parts,
+//! messages.
 
 use std::sync::LazyLock;
 
@@ -12,16 +12,16 @@ use skep_wire::seal::{Endpoint, Key, OpenedDatagram, PeerId};
 use skep_wire::steer::ForwardingState;
 use skep_wire::table::{Share, Table, TableNode, TableVersion};
 
-/// Datagrams that are authentic; nothing else is.
+/// The number of authentic datagrams; all others must be refused.
 const AUTHENTIC: u64 = 60;
 
-/// A datagram of anybody: heard only if it is one that was sealed.
+/// Any datagram: accepted only if it is one that was sealed.
 pub fn datagram(data: &[u8]) {
     static SEALED: LazyLock<Vec<Vec<u8>>> = LazyLock::new(datagrams);
     let mut receiver = endpoint("receiver");
     let opened = receiver.open(Now(0), data);
     let is_authentic = SEALED.iter().any(|datagram| datagram == data);
-    // The sender has not met the receiver, so not even these are live.
+    // The sender has not exchanged hellos with the receiver, so not even these are live.
     let is_hello =
         matches!(opened, Ok(OpenedDatagram::Hello { from }) if from == PeerId::of("sender"));
     assert_eq!(is_hello, is_authentic, "{opened:?}");
@@ -29,8 +29,8 @@ pub fn datagram(data: &[u8]) {
     assert!(receiver.open(Now(0), data).is_err(), "heard twice");
 }
 
-/// What a machine that has the key may say: bodies, each behind its length,
-/// and the same bytes as one message.
+/// Messages that a machine with the key may send: bodies, each preceded by its length, and the same bytes as
+/// one message.
 pub fn message(data: &[u8]) {
     check_message(data);
     let mut reassembler = Reassembler::default();
@@ -50,7 +50,7 @@ pub fn message(data: &[u8]) {
     }
 }
 
-/// What is a message once stays the same one, and a delta leads to a table or nowhere.
+/// A decoded message stays the same when it is encoded again, and a delta results in a table or an error.
 fn check_message(data: &[u8]) {
     if let Ok(message) = Message::decode(data) {
         if let Message::TableDelta(delta) = &message
@@ -70,7 +70,7 @@ pub fn datagrams() -> Vec<Vec<u8>> {
     (0..AUTHENTIC).filter_map(|number| sender.seal(receiver, &body(number)).ok()).collect()
 }
 
-/// Messages, bare and as their parts in several orders.
+/// Messages, as a whole and as their parts in several orders.
 pub fn messages() -> Vec<Vec<u8>> {
     let mut seeds: Vec<Vec<u8>> = (0..20).flat_map(kinds).map(|it| it.encode()).collect();
     let framed: Vec<Vec<u8>> = seeds.iter().map(|bytes| frame(bytes)).collect();
@@ -78,7 +78,7 @@ pub fn messages() -> Vec<Vec<u8>> {
     seeds
 }
 
-/// One message of each kind that has something to bound.
+/// One message of each kind that contains something bounded.
 fn kinds(number: u16) -> [Message; 5] {
     let node = |index: u16| TableNode {
         index,
@@ -118,7 +118,7 @@ fn kinds(number: u16) -> [Message; 5] {
     ]
 }
 
-/// The parts of a message, the last ones first, each behind its length.
+/// The parts of a message in reverse order, each preceded by its length.
 fn frame(message: &[u8]) -> Vec<u8> {
     let mut framed = Vec::new();
     for body in split(message).unwrap_or_default().iter().rev() {

@@ -5,8 +5,8 @@
 //! skep-fuzz replay TARGET FILE                                 one input
 //! skep-fuzz corpus                                             writes the seeds for libFuzzer
 //! ```
-//! On a finding it writes the input to `artifacts/`, says how to run it again,
-//! and ends with status 1.
+//! On a finding it writes the input to `artifacts/`, prints the command that replays it, and exits with
+//! status 1.
 
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
@@ -76,7 +76,7 @@ fn fuzz(options: &Options<'_>) -> Result<(), String> {
     if chosen.is_empty() {
         return Err(format!("there is no target {}\n{USAGE}", options.target));
     }
-    // As many at once as there are processors; what each does depends on its seed alone.
+    // As many at once as there are processors; the inputs of each depend on its seed alone.
     let waiting = Mutex::new(chosen.into_iter());
     let take = || waiting.lock().unwrap_or_else(PoisonError::into_inner).next();
     let work = || {
@@ -101,7 +101,7 @@ fn fuzz_one(name: &str, target: Target, options: &Options<'_>) -> Result<(), Str
     for seed in &seeds {
         run_caught(target, seed).map_err(|()| finding(name, "of-the-seeds", seed))?;
     }
-    // The loop runs caught as a whole; the input at fault is made again.
+    // The loop is caught as a whole; the failing input is generated again.
     let mut current = 0;
     let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         drive::run(target, &seeds, options.seed, options.until, |number, _| current = number)

@@ -1,4 +1,4 @@
-//! What mutation starts from, and the words it puts in.
+//! The seeds of mutations, and the words that mutations insert.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ const RANGES: &str = include_str!("../../crates/core/http/tests/http/cases/range
 const CONDITIONS: &str = include_str!("../../crates/core/http/tests/http/cases/conditions.txt");
 const CODINGS: &str = include_str!("../../crates/core/http/tests/http/cases/codings.txt");
 
-/// Longest seed, in bytes: the giants of the tables only slow mutation down.
+/// Maximum length of a seed, in bytes: the largest cases of the tables would only slow mutation down.
 const SEED_BYTES_MAX: usize = 2048;
 
 /// Seeds of a target, from the case tables.

@@ -1,5 +1,5 @@
-//! The targets of the cluster cache's streams, and their seeds: handshakes,
-//! frames, and the messages in them.
+//! The targets for the streams of the cluster cache, and their seeds: handshakes, frames, and the messages in
+//! them.
 
 use std::sync::LazyLock;
 
@@ -23,15 +23,14 @@ use skep_wire::limits::{
 use skep_wire::message::Name;
 use skep_wire::seal::Key;
 
-/// Handshakes that are authentic, on each side; nothing else is.
+/// The number of authentic handshakes for each side; all others must be refused.
 const AUTHENTIC: u8 = 30;
 
-/// Longest payload of the frames that are fuzzed, in bytes: so small that the
-/// limit is met.
+/// Maximum payload of the fuzzed frames, in bytes: so low that the limit is reached.
 const PAYLOAD_BYTES_MAX: usize = 200;
 
-/// A stream's beginning, behind a byte that chooses the side which hears it.
-/// A peer without the proof that needs the key is refused.
+/// The beginning of a stream, preceded by a byte that selects the receiving side. A peer without the proof
+/// that requires the key is refused.
 pub fn handshake(data: &[u8]) {
     static AUTHENTIC: LazyLock<Vec<Vec<u8>>> = LazyLock::new(handshakes);
     let Some((&side, said)) = data.split_first() else { return };
@@ -57,8 +56,7 @@ pub fn handshake(data: &[u8]) {
     assert_eq!(is_accepted, hearing.other().is_some());
 }
 
-/// A stream of frames: the same payloads however it arrives, and the same stream
-/// again when they are framed anew.
+/// A stream of frames: the same payloads however it is split, and the same stream when they are framed again.
 pub fn frames(data: &[u8]) {
     let whole = unframe(data, |_| data.len());
     assert_eq!(unframe(data, |_| 1), whole, "byte by byte");
@@ -72,13 +70,13 @@ pub fn frames(data: &[u8]) {
         write_frame(&mut again, payload);
     }
     assert!(data.starts_with(&again));
-    // Without an error what is left is the beginning of one more.
+    // Without an error the rest is the beginning of one more frame.
     let rest = data.len() - again.len();
     assert!(error.is_some() || rest < FRAME_HEAD_BYTES + PAYLOAD_BYTES_MAX);
 }
 
-/// A message between machines of the cluster cache: of whichever kind it is, it
-/// keeps to its bounds, and stays the same.
+/// A message between machines of the cluster cache: whatever its kind, it keeps to its bounds, and stays the
+/// same when it is encoded again.
 pub fn message(data: &[u8]) {
     if let Ok(message) = ToCoordinator::decode(data) {
         assert_eq!(ToCoordinator::decode(&message.encode()).as_ref(), Ok(&message));
@@ -145,8 +143,7 @@ pub fn message(data: &[u8]) {
     }
 }
 
-/// What a node says that it has at a path: what is believed is bounded, and goes
-/// on as the same.
+/// A node's report of what it has at a path: accepted values are bounded, and are encoded again as the same.
 pub fn part_head(data: &[u8]) {
     let Some(head) = FileHead::read(data) else { return };
     assert_eq!(FileHead::read(&head.to_bytes()), Some(head));
@@ -161,7 +158,7 @@ fn is_sound(news: &PurgeNews) {
     assert!(news.cells.len() <= PURGE_CELLS_PER_MESSAGE_MAX);
     assert!(news.purges.len() <= PURGES_PER_MESSAGE_MAX);
     assert!(news.purges.iter().all(|(what, _)| what.is_sound()));
-    // There is always a next one.
+    // There is always a next stamp.
     assert!(PurgeStamp::after(news.newest(), 0, 0) > news.newest());
 }
 
@@ -186,12 +183,11 @@ fn unframe(data: &[u8], piece_at: impl Fn(usize) -> usize) -> (Vec<Vec<u8>>, Opt
     (payloads, None)
 }
 
-/// What the two sides of authentic handshakes hear, behind the byte that chooses
-/// the side.
+/// What the two sides of authentic handshakes receive, preceded by the byte that selects the side.
 pub fn handshakes() -> Vec<Vec<u8>> {
     let mut seeds = Vec::new();
     for number in 0..AUTHENTIC {
-        // A server hears anybody; a client has the number that it always has.
+        // A server accepts any client; a client always has the same nonce.
         let (_, to_server) = talk(&mut client(&format!("client-{number}"), number), &mut server());
         let mut other = Handshake::server(&identity(&format!("s-{number}")), PURPOSE, [number; 32]);
         let (to_client, _) = talk(&mut client("client-0", 0), &mut other);
@@ -201,7 +197,7 @@ pub fn handshakes() -> Vec<Vec<u8>> {
     seeds
 }
 
-/// Streams of frames: of messages, of signs of life, of chunks.
+/// Streams of frames: with messages, keepalives, and chunks.
 pub fn framed() -> Vec<Vec<u8>> {
     let mut stream = Vec::new();
     let mut streams = Vec::new();
@@ -228,7 +224,7 @@ pub fn messages() -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// One of each kind, but for those of files of partitioned folders and of purges.
+/// One message of each kind, except those about files of partitioned folders and about purges.
 fn kinds(number: u8) -> Vec<Vec<u8>> {
     let names = |count: u8| (0..count).map(|at| SegmentName([at; 16])).collect::<Vec<_>>();
     let held = |name: SegmentName| Held { name, bytes: 4096 };
@@ -300,7 +296,7 @@ fn kinds(number: u8) -> Vec<Vec<u8>> {
     messages.chain(replied.iter().map(PeerReply::encode)).collect()
 }
 
-/// One of each kind that is about files of partitioned folders.
+/// One message of each kind that concerns files of partitioned folders.
 fn of_files(number: u8) -> Vec<Vec<u8>> {
     let names = |count: u8| (0..count).map(|at| SegmentName([at; 16])).collect::<Vec<_>>();
     let (name, ask) = (SegmentName([number; 16]), u64::from(number) << 30);
@@ -326,14 +322,14 @@ fn of_files(number: u8) -> Vec<Vec<u8>> {
     messages
 }
 
-/// An order about a server, of that stamp.
+/// An order about a server, with this stamp.
 fn order(number: u8) -> ServerOrder {
     let change = ServerChange::Weight { weight: number.into(), filed: Some(1) };
     let stamp = OrderStamp(number.into());
     ServerOrder { pool: Name::default(), server: Name::default(), change, stamp }
 }
 
-/// One of each kind that is about purges.
+/// One message of each kind that concerns purges.
 fn of_purges(number: u8) -> Vec<Vec<u8>> {
     let place = |host| PurgePlace { target: "/a?b".to_owned(), host };
     let stamp = PurgeStamp(1 << (number + 40));
@@ -402,7 +398,7 @@ fn server() -> Handshake {
     Handshake::server(&identity("server"), PURPOSE, [77; 32])
 }
 
-/// What each side of a handshake hears: the client, the server.
+/// The bytes that each side of a handshake receives: the client, the server.
 fn talk(client: &mut Handshake, server: &mut Handshake) -> (Vec<u8>, Vec<u8>) {
     let (mut to_client, mut to_server) = (Vec::new(), Vec::new());
     let (mut client_at, mut server_at) = (0, 0);

@@ -1,5 +1,4 @@
-//! The targets. Each takes any bytes; each `assert` is an invariant of the
-//! codec's documentation.
+//! The targets. Each accepts any bytes; each `assert` is an invariant from the codec's documentation.
 
 use skep_http::conditional::evaluate;
 use skep_http::forward::{
@@ -17,7 +16,7 @@ use skep_units::stable_hash;
 
 use crate::{caching, gateways, handoffs, machines, streams};
 
-/// Takes any bytes; panics when an invariant breaks.
+/// Accepts any bytes; panics if an invariant is violated.
 pub type Target = fn(&[u8]);
 
 /// Every target by name.
@@ -53,7 +52,7 @@ const BODY_LIMITS: BodyLimits = BodyLimits {
     trailer_bytes_max: 256,
     trailer_fields_max: 4,
 };
-/// Of forwarded heads: what a head within [`HEAD_LIMITS`] may have grown to.
+/// Limits for forwarded heads: what a head within [`HEAD_LIMITS`] may grow to.
 const NEXT_LIMITS: HeadLimits = HeadLimits {
     head_bytes_max: 16 * 1024,
     fields_max: 60,
@@ -62,8 +61,8 @@ const NEXT_LIMITS: HeadLimits = HeadLimits {
 };
 const DATE: &[u8; 29] = b"Sun, 06 Nov 1994 08:49:37 GMT";
 
-/// A request, from its first byte: found and judged the same however it
-/// arrives; what passes is safe to route and to send on.
+/// A request, from its first byte: its end and verdict are the same however it is split; an accepted request
+/// is safe to route and to forward.
 pub fn request_head(data: &[u8]) {
     let mut slots = FieldSlots::new();
     let unscanned = parse_request(&mut slots, data, &HEAD_LIMITS).is_ok();
@@ -116,7 +115,7 @@ fn check_request(head: &RequestHead<'_, '_>) {
     }
 }
 
-/// What is sent on is read by the next hop as the same request.
+/// A forwarded request is parsed by the next hop as the same request.
 fn check_forwarded(head: &RequestHead<'_, '_>, claims: Claims) {
     let forward = Forward {
         client: [192, 0, 2, 1].into(),
@@ -155,7 +154,7 @@ fn check_forwarded(head: &RequestHead<'_, '_>, claims: Claims) {
     );
 }
 
-/// The verdict of a scanner, which must not depend on the pieces.
+/// The verdict of a scanner, which must not depend on how the input is split.
 fn scan_all_ways(scanner: HeadScanner, data: &[u8]) -> Result<Option<usize>, Reject> {
     let whole = scan(scanner, data, |_| data.len());
     assert_eq!(scan(scanner, data, |_| 1), whole, "byte by byte");
@@ -181,14 +180,14 @@ fn scan(
     Ok(None)
 }
 
-/// Lengths of pieces, from 1 to 64, that follow from the input alone.
+/// Lengths of pieces, from 1 to 64, that depend on the input alone.
 fn pieces(data: &[u8]) -> impl Fn(usize) -> usize {
     let key = stable_hash(data, 0);
     move |at| 1 + (stable_hash(&at.to_le_bytes(), key) % 64) as usize
 }
 
-/// A body in each framing: the same payload however it arrives, within the cap,
-/// and the same again when it is encoded anew.
+/// A body in each framing: the same payload however it is split, within the limit, and the same when it is
+/// encoded again.
 pub fn body(data: &[u8]) {
     for framing in [
         ResponseFraming::Chunked,
@@ -244,8 +243,7 @@ fn check_encoded(payload: &[u8]) {
     assert_eq!(again, Ok((payload.to_vec(), encoded.len(), true)));
 }
 
-/// A response to a GET and to a HEAD (a first word other than `HTTP/…`, as in
-/// the seeds, is cut off).
+/// A response to a GET and to a HEAD (a first word other than `HTTP/…`, as in the seeds, is removed).
 pub fn response_head(data: &[u8]) {
     let words = [&b"GET "[..], b"HEAD ", b"POST "];
     let data = words.iter().find_map(|word| data.strip_prefix(*word)).unwrap_or(data);
@@ -290,7 +288,7 @@ fn check_response(head: &ResponseHead<'_, '_>, method: Method<'_>) {
         assert_eq!(next.status, head.status);
         assert_eq!(next.keep_alive, framing != ResponseFraming::UntilClose);
         assert!(head.status < 200 || next.fields.all("date").count() == 1);
-        // An empty body without a length is only clear where there can be none.
+        // An empty body without a length is unambiguous only where no body is possible.
         let told = no_body || head.fields.known(Known::ContentLength).is_some();
         assert!(next.framing == framing || (framing == ResponseFraming::None && !told));
         let chunked = framing == ResponseFraming::Chunked;
@@ -299,7 +297,7 @@ fn check_response(head: &ResponseHead<'_, '_>, method: Method<'_>) {
     }
 }
 
-/// A path: what it is read as has no trace of what could be read in two ways.
+/// A path: the parsed form contains nothing ambiguous.
 pub fn path(data: &[u8]) {
     for reading in [Reading::Files, Reading::Origins] {
         if let Ok(read) = path::read(data, reading) {
@@ -307,7 +305,7 @@ pub fn path(data: &[u8]) {
         }
     }
     let [name, target] = [Reading::Files, Reading::Origins].map(|it| path::read(data, it));
-    // What is no separator and no parameter has one place for all readers.
+    // A byte that is neither a separator nor part of a parameter has the same meaning for all parsers.
     let is_odd = data.windows(2).any(|pair| pair == b"//");
     if let (Ok(name), Ok(target), false) = (name, target, is_odd) {
         assert_eq!(name.into_place(), target.into_place());
@@ -332,7 +330,7 @@ fn check_path(data: &[u8], reading: Reading, read: &Path<'_>) {
         }
         Reading::Origins => {
             assert_eq!(key, target);
-            // As a server reads it that cuts parameters off before dots are resolved.
+            // As parsed by a server that removes parameters before it resolves dots.
             let cut =
                 |s: &&[u8]| s.split(|b| *b == b';').next().is_some_and(|s| s == b"." || s == b"..");
             assert!(!segments.iter().any(cut), "dots with parameters");
@@ -346,13 +344,13 @@ fn check_path(data: &[u8], reading: Reading, read: &Path<'_>) {
     assert!(skep_http::mime::for_path(key).contains('/'));
 }
 
-/// Field lines of a GET: what of a thing to send, in which form.
+/// Field lines of a GET: which part of an object to send, and in which form.
 pub fn range_conditions(data: &[u8]) {
     let _ = (prefers_json(Some(data)), skep_http::Host::parse(data));
     if let Some(date) = HttpDate::parse(data, 1_795_000_000) {
         assert_eq!(HttpDate::parse(&date.format(), 0), Some(date));
     }
-    // The first byte stands for the length: small ones have the corner cases.
+    // The first byte determines the length: small lengths are the corner cases.
     let len_bytes = data.first().map_or(0, |byte| u64::from(*byte) * 5);
     let message = [b"GET / HTTP/1.1\r\nHost: a\r\n", data, b"\r\n\r\n"].concat();
     let Ok(Some(end)) = HeadScanner::default().scan(&message, &NEXT_LIMITS) else { return };
@@ -381,7 +379,7 @@ fn check_coding(accept: &AcceptEncoding) {
         let there = EncodingSet { br: bits & 1 != 0, zstd: bits & 2 != 0, gzip: bits & 4 != 0 };
         let chosen = accept.choose(there);
         assert!(chosen.is_none_or(|encoding| there.has(encoding)), "chose what is not there");
-        // Where there is less, it chooses the same or what was second best.
+        // With fewer encodings available, it chooses the same one or the second best.
         if let Some(best) = accept.choose(EncodingSet { br: true, zstd: true, gzip: true }) {
             assert!(!there.has(best) || chosen == Some(best));
         }

@@ -1,5 +1,5 @@
-//! The rig itself: every target takes its seeds and some mutations, and a
-//! planted bug is found again from its number.
+//! Tests of the rig: every target accepts its seeds and some mutations, and a planted bug is found again by
+//! its number.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

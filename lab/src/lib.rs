@@ -1,6 +1,6 @@
-//! Clients that load what runs in a test bed, watch it and compare every byte ([`load`]).
+//! Clients that load what runs in a test bed, observe it and compare every byte ([`load`]).
 //!
-//! The beds themselves are those of `skep-testbed`; the experiments in them are the binary's.
+//! The beds are those of `skep-testbed`; the experiments are part of the binary.
 
 mod limits;
 pub mod load;

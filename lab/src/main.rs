@@ -1,8 +1,7 @@
-//! `skep-lab`: test beds of network namespaces by hand, and the experiments of
-//! the cluster cache in them.
+//! `skep-lab`: test beds of network namespaces for manual use, and the experiments of the cluster cache in
+//! them.
 //!
-//! A bed lives as long as the `skep-lab up` that made it; the other commands
-//! find it in `/run/skep-lab`.
+//! A bed exists as long as the `skep-lab up` that created it; the other commands find it in `/run/skep-lab`.
 
 mod experiments;
 
@@ -136,7 +135,7 @@ fn main() -> ExitCode {
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
-        // The reader of our output has read enough.
+        // The reader of our output wants no more.
         Err(error) if is_closed_pipe(&*error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("skep-lab: {error}");
@@ -159,7 +158,7 @@ fn run_up(up: &Up) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The file's topology under what the options say.
+/// The file's topology, overridden by the options.
 fn topology(up: &Up) -> Result<Topology, Failure> {
     let mut topology = match &up.topology {
         Some(path) => {
@@ -240,7 +239,7 @@ fn run_list(json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Its machines, one a line, with how to enter each.
+/// Prints its machines, one per line, with the command to enter each.
 fn show(bed: &BedInfo) -> io::Result<()> {
     let enter = |pid: Option<u32>| match pid {
         Some(pid) => format!("nsenter --target {pid} --net --mount"),

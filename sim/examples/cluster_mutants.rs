@@ -1,31 +1,31 @@
 //! Known bugs, put back into a copy of `core/cluster`: seeds of its simulation (`tests/sim`) must find each
-//! of them, with no faults but those that are named, so that every kind of fault is shown to matter.
+//! of them, with no faults other than the named ones, so that every kind of fault is shown to matter.
 //!
 //! `cargo run -p skep-sim --example cluster_mutants` makes the copy (which takes a minute), and prints the
-//! seed that finds each bug. Which one does changes with every change of the simulation. `... -- 3 7`
-//! tries the third and the seventh one only. On 2026-11-25 these seeds found them, in the order of the
-//! list: 60, 60, 28, 18, 0, 2, 38, 14, 450, 0, 0, 0, 6, 28, 28, 10, 0, 174, 0, 82, 1162, 58, 28, 28, 58, 16.
+//! seed that finds each bug; `... -- 3 7` tries only the third and the seventh bug. The seeds change with
+//! every change of the simulation. On 2026-11-25 these seeds found the bugs, in the order of the list: 60,
+//! 60, 28, 18, 0, 2, 38, 14, 450, 0, 0, 0, 6, 28, 28, 10, 0, 174, 0, 82, 1162, 58, 28, 28, 58, 16.
 //!
-//! What [`Mutant::to`] has for `@`: see [`Mutants`].
+//! For the meaning of `@` in [`Mutant::to`] see [`Mutants`].
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 use skep_sim::{Mutant, Mutants};
 
-/// Seeds in which a bug must be found. `cargo test` runs that many.
+/// Number of seeds among which a bug must be found. `cargo test` runs that many.
 const SEEDS: u64 = 2_400;
 
-/// What a run of seeds is restricted to.
+/// The restriction of a run of seeds.
 #[derive(Clone, Copy)]
 enum Only {
     /// Any faults.
     Nothing,
     /// Faults of these kinds.
     Faults(&'static str),
-    /// Clusters of so many nodes, with any faults.
+    /// Clusters of this many nodes, with any faults.
     Nodes(&'static str),
 }
 
-/// A dispatcher starts again without what it has persisted; some hear others later.
+/// A dispatcher restarts without what it has persisted; some machines receive messages from others late.
 const LOST_FILES: Only = Only::Faults("Crash,Start,Lose,Part,Heal");
 const RESTARTS: Only = Only::Faults("Crash,Start");
 

@@ -2,16 +2,16 @@
 //! of them.
 //!
 //! `cargo run -p skep-sim --example handoff_mutants` makes the copy (which takes a minute), and prints the
-//! seed that finds each bug; `... -- 3 7` tries the third and the seventh one only. Which
-//! one does changes with every change of the simulation. On 2026-11-26 these seeds found them, in the order of
-//! the list: 746, 30, 0, 10, 52, 30, 0, 74, 128, 0, 0, 10, 6, 12.
+//! seed that finds each bug; `... -- 3 7` tries only the third and the seventh bug. The seeds change with
+//! every change of the simulation. On 2026-11-26 these seeds found the bugs, in the order of the list: 746,
+//! 30, 0, 10, 52, 30, 0, 74, 128, 0, 0, 10, 6, 12.
 //!
-//! What [`Mutant::to`] has for `@`: see [`Mutants`].
+//! For the meaning of `@` in [`Mutant::to`] see [`Mutants`].
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 use skep_sim::{Mutant, Mutants};
 
-/// Seeds in which a bug must be found. `cargo test` runs that many.
+/// Number of seeds among which a bug must be found. `cargo test` runs that many.
 const SEEDS: u64 = 12_000;
 
 const MUTANTS: &[Mutant] = &[

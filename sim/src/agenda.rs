@@ -3,10 +3,10 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Events in the order of time, and those of one time in the order in which they were scheduled.
+/// Events in the order of time; events of the same time in the order of scheduling.
 #[derive(Clone, Debug)]
 pub struct Agenda<E> {
-    /// When events are due, and the slots that they lie in: large events stay where they are.
+    /// Due times of events, with the slots in which the events are stored: large events are not moved.
     queue: BinaryHeap<Reverse<(Due, usize)>>,
     slots: Vec<Option<E>>,
     /// Slots without an event.
@@ -17,25 +17,25 @@ pub struct Agenda<E> {
 /// When an event is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Due {
-    /// The time, in milliseconds of the virtual clock.
+    /// The time in milliseconds of the virtual clock.
     pub at_ms: u64,
-    /// Its turn among those of that time.
+    /// Its position among the events of that time.
     number: u64,
 }
 
 impl<E> Agenda<E> {
-    /// Has `event` happen at this time.
+    /// Schedules `event` for `at_ms`.
     pub fn schedule(&mut self, at_ms: u64, event: E) {
         self.scheduled += 1;
         self.push(Due { at_ms, number: self.scheduled }, event);
     }
 
-    /// Has an event that was due happen later, before all that were scheduled after it.
+    /// Postpones an event that was due; it precedes all events scheduled after it for the same time.
     pub fn put_off(&mut self, due: Due, until_ms: u64, event: E) {
         self.push(Due { at_ms: until_ms, ..due }, event);
     }
 
-    /// Takes out the next event.
+    /// Removes and returns the next event.
     pub fn pop(&mut self) -> Option<(Due, E)> {
         let Reverse((due, slot)) = self.queue.pop()?;
         self.free.push(slot);

@@ -1,10 +1,10 @@
 //! The common base of seeded simulations of cores.
 //!
 //! - [`Agenda`]: the queue of events, under a virtual clock.
-//! - [`Simulation`]: many seeds on all cores, up to the first that violates an invariant, with the
-//!   command that runs it again.
-//! - [`StateChanges`]: what an event has changed in the state of a machine, for the story of a seed.
-//! - [`Mutants`]: known bugs in a copy of the tree, which show that seeds find what they are to find.
+//! - [`Simulation`]: runs many seeds on all cores, up to the first that violates an invariant, and prints the
+//!   command that repeats it.
+//! - [`StateChanges`]: the changes of machines' states after each event, for the trace of a seed.
+//! - [`Mutants`]: known bugs in a copy of the tree, which show that seeds find what they should.
 //!
 //! Each simulation defines what it simulates: its world, its faults, its
 //! invariants. **Invariant:** an agenda gives the same events in the same order, whatever the

@@ -1,8 +1,9 @@
-//! Known bugs, put back into a copy of the tree: what looks for bugs must find each of them.
+//! Known bugs, put back into a copy of the tree: tests must find each of them.
 //!
-//! The copy is the tree as it is committed and changed, in a folder of its own, built once: each bug
-//! is behind a switch that the environment sets (`SKEP_MUTANT=number`, from 1), so the tree itself has
-//! no trace of them. A bug whose place has changed is an error, and not one that is silently left out.
+//! The copy has the tree's committed and changed files, in a separate folder, and is built once: each bug is
+//! behind a switch that the environment sets (`SKEP_MUTANT=number`, from 1), so the tree itself contains no
+//! trace of them. If the code at a bug's place has changed, that is an error; the bug is not silently left
+//! out.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,11 +11,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// The variable that says which bug is in.
+/// The variable that selects the bug.
 const MUTANT_VARIABLE: &str = "SKEP_MUTANT";
 
-/// A bug: what it is, the file, what stands there, and what is put there. In `to`, `@` asks whether
-/// the bug is in.
+/// A bug: its description, the file, the code there, and its replacement. In `to`, `@` is the condition that
+/// the bug is selected.
 #[derive(Clone, Copy, Debug)]
 pub struct Mutant {
     pub what: &'static str,
@@ -23,37 +24,38 @@ pub struct Mutant {
     pub to: &'static str,
 }
 
-/// The bugs of one crate, and what is to find them.
+/// The bugs of one crate, and the test that must find them.
 #[derive(Clone, Copy, Debug)]
 pub struct Mutants<'a> {
-    /// The crate whose test `sim` is to find them, or another program by that name.
+    /// The crate whose test `sim` must find them, or another program with that name.
     pub package: &'a str,
-    /// The folder with `lib.rs`, from the top of the tree.
+    /// The folder of `lib.rs`, relative to the root of the tree.
     pub source: &'a str,
     pub all: &'a [Mutant],
 }
 
-/// The top of the tree, from this crate.
+/// The root of the tree, relative to this crate.
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
-/// Seeds that find nothing without a bug.
+/// Number of seeds that must find nothing without a bug.
 const SOUND_SEEDS: u64 = 1_000;
 
-/// How much is shown of what a seed has found.
+/// Maximum length of what is shown of a seed's finding, in characters.
 const SHOWN_CHARS_MAX: usize = 120;
 
-/// Of the copy: which bug is in.
+/// A module of the copy: which bug is selected.
 const SWITCH_MODULE: &str = "//! Which bug is in.\n\n\
     pub(crate) fn is(number: u32) -> bool {\n    \
     static ON: std::sync::OnceLock<u32> = std::sync::OnceLock::new();\n    \
     *ON.get_or_init(|| std::env::var(\"SKEP_MUTANT\").ok().and_then(|it| it.parse().ok()).unwrap_or(0)) == number\n}\n";
 
 impl Mutants<'_> {
-    /// Runs up to `seeds` seeds with each bug, and prints what finds it. If the command line has numbers, only
-    /// with those. `restrict` is given the place of a bug in the list, and changes the command of its seeds.
+    /// Runs up to `seeds` seeds with each bug, and prints what finds it; if the command line contains
+    /// numbers, only with those bugs. `restrict` is called with the index of a bug, and may modify the
+    /// command that runs its seeds.
     ///
     /// # Errors
-    /// A bug is not found, or something is without a bug.
+    /// A bug is not found, or something is found without a bug.
     pub fn find_all(&self, seeds: u64, restrict: impl Fn(usize, &mut Command)) -> io::Result<()> {
         let chosen: Vec<usize> = std::env::args().filter_map(|it| it.parse().ok()).collect();
         let copy = self.copy()?;
@@ -79,7 +81,7 @@ impl Mutants<'_> {
         }
     }
 
-    /// Seeds of the copy with the bug of that number.
+    /// The command that runs seeds of the copy with this bug.
     fn command(&self, copy: &Path, mutant: usize, seeds: u64) -> Command {
         let mut command = Command::new("cargo");
         command
@@ -100,11 +102,11 @@ impl Mutants<'_> {
         command
     }
 
-    /// Makes the copy among temporary files, with all bugs behind their switches. What did not change since
-    /// the last copy is not written again, nor built.
+    /// Makes the copy in the folder for temporary files, with all bugs behind their switches. Files that did
+    /// not change since the last copy are neither written nor built again.
     ///
     /// # Errors
-    /// The place of a bug has changed, or the tree cannot be copied.
+    /// The code at a bug's place has changed, or the tree cannot be copied.
     pub fn copy(&self) -> io::Result<PathBuf> {
         let copy = std::env::temp_dir().join(format!("{}-mutants", self.package));
         let root = Path::new(ROOT);
@@ -131,10 +133,10 @@ impl Mutants<'_> {
         Ok(copy)
     }
 
-    /// The files that have bugs in the copy, by name.
+    /// The files of the copy that contain bugs, by name.
     ///
     /// # Errors
-    /// The place of a bug has changed.
+    /// The code at a bug's place has changed.
     pub fn changed_files(&self) -> io::Result<BTreeMap<String, String>> {
         let root = Path::new(ROOT);
         let library = format!("{}/lib.rs", self.source);
@@ -157,14 +159,14 @@ impl Mutants<'_> {
     }
 }
 
-/// What a seed has found first.
+/// The first finding of a seed.
 fn found_by(output: &Output) -> Option<String> {
     let said = String::from_utf8_lossy(&output.stderr);
     let found = said.lines().find(|line| line.starts_with("seed "))?;
     (!output.status.success()).then(|| found.chars().take(SHOWN_CHARS_MAX).collect())
 }
 
-/// Writes a file. What did not change keeps its time, and is not built anew.
+/// Writes a file. An unchanged file keeps its time, and is not built again.
 fn put(to: &Path, bytes: &[u8]) -> io::Result<()> {
     if fs::read(to).ok().as_deref() == Some(bytes) {
         return Ok(());

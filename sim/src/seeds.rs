@@ -4,28 +4,28 @@ use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 
-/// What came of one seed, or of many.
+/// The totals of one seed, or of many.
 pub trait SeedTotals: Default + Display + Send {
     /// Adds the totals of other seeds.
     fn add(&mut self, other: &Self);
 }
 
-/// A simulation, by the command that runs it: `cargo test -p PACKAGE --test TEST`.
+/// A simulation, identified by the command that runs it: `cargo test -p PACKAGE --test TEST`.
 #[derive(Clone, Copy, Debug)]
 pub struct Simulation {
     pub package: &'static str,
     pub test: &'static str,
-    /// Seeds that `cargo test` runs.
+    /// Number of seeds that `cargo test` runs.
     pub seeds: u64,
 }
 
 impl Simulation {
-    /// Runs each seed by `run(seed, tells)`, whose error is the violated invariant, and returns
-    /// the totals. `SKEP_SIM_SEED=n` runs one seed, which prints its events, and returns
-    /// nothing; `SKEP_SIM_SEEDS=n` runs that many.
+    /// Runs each seed with `run(seed, tells)`, whose error is the violated invariant, and returns the totals.
+    /// `SKEP_SIM_SEED=n` runs one seed, which prints its events, and returns nothing; `SKEP_SIM_SEEDS=n` runs
+    /// that many seeds.
     ///
     /// # Panics
-    /// When an invariant was violated, with the command that runs that seed again.
+    /// If an invariant is violated, with the command that repeats the seed.
     pub fn run<T: SeedTotals>(
         &self,
         run: impl Fn(u64, bool) -> Result<T, String> + Sync,
@@ -43,7 +43,7 @@ impl Simulation {
         Some(totals)
     }
 
-    /// Runs that many seeds on all cores.
+    /// Runs `seeds` seeds on all cores.
     fn run_all<T: SeedTotals>(
         &self,
         seeds: u64,

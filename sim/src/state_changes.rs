@@ -1,14 +1,14 @@
-//! What an event has changed in the state of a machine, for the story of a seed.
+//! The changes of machines' states after an event, for the trace of a seed.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
-/// The state of a machine in words: some fields, in an order that does not change.
+/// The state of a machine as text: some fields in a fixed order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StateSummary(Vec<(&'static str, String)>);
 
 impl StateSummary {
-    /// With a field more.
+    /// Adds a field.
     #[must_use]
     pub fn with(mut self, field: &'static str, value: impl Debug) -> Self {
         self.0.push((field, format!("{value:?}")));
@@ -16,14 +16,14 @@ impl StateSummary {
     }
 }
 
-/// The states that were told last, by machine.
+/// The states that were printed last, by machine.
 #[derive(Clone, Debug, Default)]
 pub struct StateChanges {
     told: BTreeMap<String, StateSummary>,
 }
 
 impl StateChanges {
-    /// Prints what has changed of these machines since they were printed last, at `at_ms`.
+    /// Prints, for `at_ms`, what has changed in these machines since they were last printed.
     pub fn tell(&mut self, at_ms: u64, machines: impl IntoIterator<Item = (String, StateSummary)>) {
         for (machine, state) in machines {
             if let Some(changes) = self.told(&machine, state) {
@@ -32,7 +32,7 @@ impl StateChanges {
         }
     }
 
-    /// What has changed of `machine` since its last summary, `field: before -> now`; `None`: nothing.
+    /// The changes of `machine` since its last summary, as `field: before -> now`; `None` if there are none.
     fn told(&mut self, machine: &str, now: StateSummary) -> Option<String> {
         let before = self.told.get(machine);
         if before == Some(&now) {

@@ -1,12 +1,12 @@
-//! The recorded score: the required and optional tests that fail, and why. All others pass, in every place.
+//! The recorded score: failing required and optional tests with reasons. All others pass in every place.
 //! tidy: table
 
 use crate::rig::Settings;
 
-/// Tests that fail for one reason.
+/// Tests that fail for the same reason.
 pub(crate) struct Exception {
     pub(crate) ids: &'static [&'static str],
-    /// Under safe defaults only, or under both configurations.
+    /// Whether the tests fail under safe defaults only, or under both configurations.
     pub(crate) is_safe_only: bool,
     pub(crate) reason: &'static str,
 }
@@ -88,7 +88,7 @@ pub(crate) const EXCEPTIONS: &[Exception] = &[
     },
 ];
 
-/// Why a test fails under these settings; `None`: it should not.
+/// Returns why a test may fail under these settings, or `None` if it must pass.
 pub(crate) fn reason(id: &str, settings: Settings) -> Option<&'static str> {
     let applies = |it: &&Exception| !it.is_safe_only || settings == Settings::Safe;
     let mut all = EXCEPTIONS.iter().filter(applies);

@@ -1,5 +1,5 @@
-//! Ctrl-C and SIGTERM: remembered, and looked at wherever this program waits, so that all that was
-//! started is stopped by the destructors as on any error.
+//! Ctrl-C and SIGTERM: recorded in a flag that every wait of this program checks, so that the destructors
+//! stop everything that was started, as after any error.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -33,12 +33,12 @@ pub(crate) fn watch() -> Result<()> {
     Ok(())
 }
 
-/// Whether a signal has come.
+/// Whether a signal was received.
 pub(crate) fn has_come() -> bool {
     HAS_COME.load(Ordering::Relaxed)
 }
 
-/// An error once a signal has come.
+/// Returns an error once a signal was received.
 pub(crate) fn check() -> Result<()> {
     if has_come() {
         bail!("interrupted");

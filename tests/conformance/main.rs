@@ -6,8 +6,8 @@
 //!                 '-> a node of three, or dispatcher -'
 //! ```
 //!
-//! Each place is tested under two configurations of `[site.cache]`. A test that fails and is not in the
-//! table of exceptions makes the exit code 1.
+//! Each place is tested under two configurations of `[site.cache]`. A test that fails and is not in the table
+//! of exceptions results in exit code 1.
 
 mod exceptions;
 mod interrupt;
@@ -37,7 +37,7 @@ environment:
   CACHE_TESTS  repository of the suite to fetch from, a URL or a folder
   SKEP_BIN     what to test (the skep that cargo built beside this)";
 
-/// What came of all tests in one place under one configuration.
+/// The results of all tests in one place under one configuration.
 struct Run {
     place: Place,
     settings: Settings,
@@ -81,7 +81,7 @@ fn task(mut words: impl Iterator<Item = String>) -> Option<Task> {
     }
 }
 
-/// Whether the score is what is recorded, or better.
+/// Whether the score equals the recorded one or is better.
 fn perform(task: &Task) -> Result<bool> {
     interrupt::watch()?;
     let suite = Suite::prepare(&target_folder()?.join("conformance"))?;
@@ -118,14 +118,14 @@ fn run_all(suite: &Suite, origin: &suite::Server) -> Result<(Vec<score::Publishe
 }
 
 impl Run {
-    /// Tests that fail, and for which there is no exception.
+    /// Failed tests without an exception.
     fn unexpected(&self) -> Vec<&score::Outcome> {
         let failed = self.score.failed();
         failed.filter(|test| exceptions::reason(&test.id, self.settings).is_none()).collect()
     }
 }
 
-/// Where cargo has put this program: `TARGET/PROFILE/skep-conformance`.
+/// The folder of cargo's build output: this program is at `TARGET/PROFILE/skep-conformance`.
 fn target_folder() -> Result<PathBuf> {
     let own = std::env::current_exe().context("the path of this program")?;
     match own.ancestors().nth(2) {

@@ -1,4 +1,4 @@
-//! What was found: tables for the terminal, and docs/conformance.md.
+//! Formats the results: tables for the terminal, and docs/conformance.md.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write};
@@ -11,10 +11,10 @@ use crate::rig::Settings;
 use crate::score::{Counts, Kind, Outcome, Published, Score};
 use crate::suite::{COMMIT, Suite};
 
-/// Bytes of the commit's name that are shown.
+/// Number of bytes shown of the commit's name.
 const COMMIT_SHOWN: usize = 12;
 
-/// What there is to tell.
+/// The results to show.
 pub(crate) struct Tables<'a> {
     pub(crate) suite: &'a Suite,
     pub(crate) published: &'a [Published],
@@ -22,7 +22,7 @@ pub(crate) struct Tables<'a> {
 }
 
 impl Tables<'_> {
-    /// Scores, exceptions, and what should not have failed.
+    /// Returns scores, exceptions, and unexpected failures.
     pub(crate) fn for_terminal(&self) -> String {
         let mut text = format!(
             "http-tests/cache-tests {} of {}: tests that pass by themselves, and with what they depend \
@@ -54,7 +54,7 @@ impl Tables<'_> {
         text
     }
 
-    /// docs/conformance.md.
+    /// Returns the text of docs/conformance.md.
     ///
     /// # Errors
     /// If a test failed that has no reason in the table of exceptions.
@@ -114,7 +114,7 @@ impl Tables<'_> {
         Ok(text)
     }
 
-    /// Tests that pass, and do not count.
+    /// Lists tests that pass but do not count, because a test they depend on fails.
     fn dependents(&self) -> Result<String> {
         let mut text = String::from("## Tests that pass and do not count\n\n");
         let mut by_cause: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
@@ -136,7 +136,7 @@ impl Tables<'_> {
         Ok(text + "\n")
     }
 
-    /// Other caches.
+    /// Returns the section on other caches.
     fn others(&self) -> Result<String> {
         let mut text = format!(
             "## Other caches\n\nThe results that the suite's authors publish with the same commit, counted in \
@@ -156,7 +156,7 @@ impl Tables<'_> {
         self.runs.iter().filter(move |run| run.settings == settings)
     }
 
-    /// Tests that failed somewhere, required ones first, with where, and why if that is known.
+    /// Tests that failed somewhere, required ones first, with the places, and the reason if it is known.
     fn failed(&self) -> BTreeMap<String, String> {
         let mut failed: BTreeMap<(bool, &str), BTreeSet<&str>> = BTreeMap::new();
         for run in self.runs {
@@ -178,7 +178,7 @@ impl Tables<'_> {
         self.runs.iter().flat_map(|run| run.unexpected().into_iter().map(move |test| (run, test)))
     }
 
-    /// Exceptions that have passed in all places.
+    /// Exceptions whose tests have passed in all places.
     fn obsolete(&self) -> Vec<(&'static str, Settings)> {
         let has_failed = |id: &str, settings| {
             self.runs_of(settings).any(|run| run.score.failed().any(|test| test.id == id))
@@ -200,7 +200,7 @@ fn counts(score: &Score) -> [Counts; 2] {
     [Kind::Required, Kind::Optional].map(|kind| score.counts(kind))
 }
 
-/// The head of a table of scores, behind `first`, which has so many columns.
+/// The header of a table of scores, after the column headings in `first`, which are `columns` in number.
 fn heading(first: &str, columns: usize) -> String {
     let line = "---|".repeat(columns + 4);
     format!("| {first} | required | with dependencies | optional | with dependencies |\n|{line}\n")

@@ -1,4 +1,4 @@
-//! Programs that are run: ended with all that they started when dropped.
+//! Child programs, killed with all their descendants when dropped.
 
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
@@ -12,7 +12,7 @@ use skep_tests::holds_within;
 
 use crate::interrupt;
 
-/// A running program, in a process group of its own.
+/// A running program in its own process group.
 pub(crate) struct Program {
     child: Child,
     what: String,
@@ -21,7 +21,7 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Starts `command`, whose output goes to files in `folder` that begin with `what`.
+    /// Starts `command`; its output goes to files in `folder` whose names begin with `what`.
     pub(crate) fn start(command: &mut Command, folder: &Path, what: &str) -> Result<Self> {
         let path = |kind: &str| folder.join(format!("{what}.{kind}"));
         let (stdout, stderr) = (path("stdout"), path("stderr"));
@@ -32,10 +32,10 @@ impl Program {
         Ok(Self { child, what: what.to_owned(), stdout, stderr })
     }
 
-    /// Waits for its end; what it wrote to its standard output.
+    /// Waits until the program ends, and returns its standard output.
     ///
     /// # Errors
-    /// If it fails, or takes longer, or a signal has come.
+    /// If the program fails, takes longer than `within`, or a signal was received.
     pub(crate) fn finish(mut self, within: Duration) -> Result<String> {
         let mut status = None;
         let is_over = holds_within(within, || {
@@ -50,10 +50,10 @@ impl Program {
         self.output()
     }
 
-    /// Waits until its standard output has `text`.
+    /// Waits until the program's standard output contains `text`.
     ///
     /// # Errors
-    /// If it ends before, or takes longer, or a signal has come.
+    /// If the program ends first, takes longer than `within`, or a signal was received.
     pub(crate) fn wait_says(&mut self, text: &str, within: Duration) -> Result<()> {
         let mut has_ended = false;
         let says = holds_within(within, || {
@@ -67,7 +67,7 @@ impl Program {
         Ok(())
     }
 
-    /// What it has written to its standard output so far.
+    /// Returns the standard output so far.
     pub(crate) fn output(&self) -> Result<String> {
         fs::read_to_string(&self.stdout).with_context(|| self.stdout.display().to_string())
     }
@@ -79,7 +79,7 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // Its number is its own until it has been waited for.
+        // The process ID is not reused before the process has been waited for.
         if matches!(self.child.try_wait(), Ok(None)) {
             if let Some(group) = Pid::from_raw(self.child.id().cast_signed()) {
                 let _ = kill_process_group(group, Signal::KILL);

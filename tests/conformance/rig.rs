@@ -13,18 +13,18 @@ use crate::interrupt;
 use crate::program::Program;
 use crate::suite::{Server, Suite};
 
-/// Most of the time that all tests take: they wait for 50 s in all.
+/// Timeout of a run of all tests, which wait for 50 s in total.
 const CLIENT_WITHIN: Duration = Duration::from_secs(300);
 
 const NODES: usize = 3;
 
-/// Where requests go.
+/// The process that receives the requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     Node,
     /// One of three nodes of a cluster.
     OneOfThree,
-    /// A dispatcher, which sends them to three nodes in turn.
+    /// A dispatcher, which forwards requests to three nodes in turn.
     Dispatcher,
 }
 
@@ -47,7 +47,7 @@ impl Place {
         }
     }
 
-    /// The machine of the cluster that has the requests, if there is a cluster.
+    /// The machine of the cluster that receives the requests, if there is a cluster.
     fn machine(self) -> Option<&'static str> {
         match self {
             Self::Node => None,
@@ -57,7 +57,7 @@ impl Place {
     }
 }
 
-/// What `[site.cache]` says.
+/// A configuration of `[site.cache]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Settings {
     Made,
@@ -74,7 +74,7 @@ impl Settings {
         }
     }
 
-    /// Lines of TOML.
+    /// Returns its lines of TOML.
     pub(crate) fn lines(self) -> &'static str {
         match self {
             Self::Made => {
@@ -93,7 +93,7 @@ impl Settings {
         }
     }
 
-    /// Lines of a site that is a pool of the suite's server.
+    /// Returns the lines of a site whose pool is the suite's server.
     fn site(self, origin: SocketAddr) -> String {
         let cache = self.lines();
         format!(
@@ -103,14 +103,14 @@ impl Settings {
     }
 }
 
-/// What the client wrote of a run.
+/// The results that the client wrote in a run.
 pub(crate) struct ResultsFile {
     pub(crate) place: Place,
     pub(crate) settings: Settings,
     pub(crate) path: PathBuf,
 }
 
-/// All tests in one place, under both settings at the same time: most of it is waiting.
+/// Runs all tests in one place, under both settings concurrently, as they mostly wait.
 pub(crate) fn run_both(suite: &Suite, origin: &Server, place: Place) -> Result<Vec<ResultsFile>> {
     thread::scope(|scope| {
         let start = |settings| scope.spawn(move || run(suite, origin.address(), place, settings));
@@ -120,7 +120,7 @@ pub(crate) fn run_both(suite: &Suite, origin: &Server, place: Place) -> Result<V
     })
 }
 
-/// One test against a node: what its client and the server printed.
+/// Runs one test against a node, and returns the output of the client and the server.
 pub(crate) fn run_one(
     suite: &Suite,
     origin: &Server,

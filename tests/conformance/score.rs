@@ -3,38 +3,38 @@
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-/// What the suite calls a test that passes: `yes` where nothing is right or wrong.
+/// The suite's words for a test that passes; `yes` for tests where nothing is right or wrong.
 const PASSED: [&str; 2] = ["pass", "yes"];
 
-/// What came of one test.
+/// The result of one test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Outcome {
     pub(crate) id: String,
     kind: Kind,
-    /// By itself.
+    /// Whether the test passes by itself.
     has_passed: bool,
-    /// With all that it depends on.
+    /// Whether it passes with all tests that it depends on.
     counts: bool,
-    /// The tests that it depends on.
+    /// The IDs of the tests that it depends on.
     pub(crate) dependencies: Vec<String>,
-    /// What the suite says of a failure.
+    /// The suite's message for a failure.
     pub(crate) why: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Required,
-    /// The suite calls them optimal.
+    /// "Optimal" in the suite's terms.
     Optional,
-    /// How caches behave; nothing is right or wrong.
+    /// Records how caches behave; no result is right or wrong.
     Check,
 }
 
-/// All tests that need no browser.
+/// The results of all tests that need no browser.
 #[derive(Debug)]
 pub(crate) struct Score(Vec<Outcome>);
 
-/// What the suite's authors published of another cache.
+/// The results of another cache, as published by the suite's authors.
 #[derive(Debug)]
 pub(crate) struct Published {
     pub(crate) name: String,
@@ -42,12 +42,12 @@ pub(crate) struct Published {
     pub(crate) score: Score,
 }
 
-/// How many tests of a kind pass.
+/// Numbers of tests of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Counts {
-    /// By themselves.
+    /// Tests that pass by themselves.
     pub(crate) alone: usize,
-    /// With what they depend on.
+    /// Tests that pass with the tests they depend on.
     pub(crate) dependent: usize,
     pub(crate) all: usize,
 }
@@ -67,12 +67,12 @@ impl Score {
         self.0.iter().filter(|test| test.kind != Kind::Check && !test.has_passed)
     }
 
-    /// Whether a test passes, with what it depends on.
+    /// Whether a test passes together with the tests it depends on.
     pub(crate) fn counts_test(&self, id: &str) -> bool {
         self.0.iter().any(|test| test.id == id && test.counts)
     }
 
-    /// Required and optional tests that pass, and do not count because of others.
+    /// Required and optional tests that pass, but do not count because a test they depend on fails.
     pub(crate) fn uncounted(&self) -> impl Iterator<Item = &Outcome> {
         self.0.iter().filter(|test| test.kind != Kind::Check && test.has_passed && !test.counts)
     }
@@ -103,7 +103,7 @@ impl Outcome {
     }
 }
 
-/// Reads what `score.mjs` prints.
+/// Parses the output of `score.mjs`.
 pub(crate) fn parse(text: &str) -> Result<(Vec<Published>, Vec<Score>)> {
     let all: Value = serde_json::from_str(text).context("the score")?;
     let published = list(&all["published"])?.iter().map(|value| {
@@ -135,7 +135,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// What `score.mjs` prints of three tests, of which `broken` fails.
+    /// The output of `score.mjs` for three tests, of which `broken` fails.
     pub(crate) fn printed() -> String {
         let test = |id: &str, kind: &str, alone: &str, dependent: &str, why: &str| {
             serde_json::json!({

@@ -1,4 +1,4 @@
-//! The suite: fetched at one commit into a folder of cargo's, never into the work tree.
+//! The suite: fetched at one commit into cargo's target folder, never into the work tree.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -12,18 +12,18 @@ use skep_tests::FreePort;
 use crate::program::Program;
 use crate::score::{self, Published, Score};
 
-/// The commit that the recorded score is of.
+/// The commit of the recorded score.
 pub(crate) const COMMIT: &str = "b55b8bda3dbb8c927c04e85bd8d496a8caa3e4ba";
 
 const URL: &str = "https://github.com/http-tests/cache-tests.git";
 
-/// Most of the time that a fetch may take.
+/// Timeout of a fetch.
 const FETCH_WITHIN: Duration = Duration::from_secs(300);
 
-/// Most of the time that a program takes that only computes.
+/// Timeout of a program that only computes.
 const COMPUTE_WITHIN: Duration = Duration::from_secs(60);
 
-/// Files of ours that stand beside the suite.
+/// Our files that are placed beside the suite.
 const FILES: [(&str, &str); 4] = [
     ("package.json", include_str!("package.json")),
     ("package-lock.json", include_str!("package-lock.json")),
@@ -31,7 +31,7 @@ const FILES: [(&str, &str); 4] = [
     ("score.mjs", include_str!("score.mjs")),
 ];
 
-/// A copy of the suite that can run.
+/// A copy of the suite that is ready to run.
 pub(crate) struct Suite {
     folder: PathBuf,
     /// Day of the commit, such as 2026-07-20.
@@ -49,17 +49,17 @@ impl Server {
         self.port.address()
     }
 
-    /// What it has printed.
+    /// Returns its standard output so far.
     pub(crate) fn output(&self) -> Result<String> {
         self.program.output()
     }
 }
 
 impl Suite {
-    /// Fetches into `folder` what is not there yet.
+    /// Fetches into `folder` whatever is missing there.
     ///
     /// # Errors
-    /// If the suite cannot be fetched; names what failed.
+    /// If the suite cannot be fetched; the error names what failed.
     pub(crate) fn prepare(folder: &Path) -> Result<Self> {
         fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
         let mut suite = Self { folder: folder.to_owned(), date: String::new() };
@@ -70,7 +70,7 @@ impl Suite {
         Ok(suite)
     }
 
-    /// The folder that its files, and those of runs, are in.
+    /// The folder of the suite's files and of the files of runs.
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
@@ -88,16 +88,16 @@ impl Suite {
         Ok(Server { program, port })
     }
 
-    /// Its client, for tests at `base`: all, or the one of an id.
+    /// Returns the command of the suite's client, for tests at `base`: all tests, or the one with this ID.
     pub(crate) fn client(&self, base: SocketAddr, id: &str) -> Command {
         let mut command = self.node(&["--no-warnings", "test-engine/cli.mjs"]);
         command.env("npm_config_base", format!("http://{base}"));
-        // Without npm around it, it takes an unset id for one.
+        // Without npm, the client takes an unset ID for a given one.
         command.env("npm_config_id", id).env("npm_package_config_id", "");
         command
     }
 
-    /// The published results of other caches, and the score of each file of results.
+    /// Returns the published results of other caches, and the score of each results file.
     pub(crate) fn score(&self, results: &[&Path]) -> Result<(Vec<Published>, Vec<Score>)> {
         let mut command = self.node(&["--no-warnings"]);
         command.arg(self.folder.join("score.mjs")).args(results);
@@ -105,7 +105,7 @@ impl Suite {
         score::parse(&text)
     }
 
-    /// Today's date in UTC, such as 2026-07-20.
+    /// Returns today's date in UTC, such as 2026-07-20.
     pub(crate) fn today(&self) -> Result<String> {
         let mut command = Command::new("date");
         let program = Program::start(command.args(["-u", "+%F"]), &self.folder, "date")?;
@@ -139,13 +139,13 @@ impl Suite {
 
     fn git(&self, arguments: &[&str]) -> Result<String> {
         let mut command = Command::new("git");
-        // Else one that is around this folder is taken, if there is none in it.
+        // Otherwise git would use an enclosing repository if this folder has none.
         command.env("GIT_DIR", self.work_tree().join(".git"));
         command.current_dir(self.work_tree()).args(arguments);
         Program::start(&mut command, &self.folder, "git")?.finish(FETCH_WITHIN)
     }
 
-    /// What its client needs: one module, for the tests of interim responses.
+    /// Installs the client's dependency: one module, for the tests of interim responses.
     fn install_modules(&self) -> Result<()> {
         let path = |name: &str| self.folder.join(name);
         let is_same = |(name, text): &(&str, &str)| {

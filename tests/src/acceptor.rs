@@ -1,12 +1,12 @@
-//! The thread of a server in the test's hands that accepts.
+//! The thread that accepts the connections of a test's server.
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 
-/// Accepts until it is dropped: from then on the port is closed, and who connects is
-/// refused. (While the listener lived, the kernel would take a connection and reset it.)
+/// Accepts connections until dropped. From then on the port is closed and new connections are refused; while
+/// the listener existed, the kernel would accept a connection and reset it.
 pub(crate) struct Acceptor {
     address: SocketAddr,
     is_over: Arc<AtomicBool>,
@@ -14,7 +14,7 @@ pub(crate) struct Acceptor {
 }
 
 impl Acceptor {
-    /// Gives each connection to `serve`, in a thread that ends with it.
+    /// Passes each connection to `serve`, on a thread of its own.
     pub(crate) fn start(
         listener: TcpListener,
         serve: impl Fn(TcpStream) + Send + Sync + 'static,
@@ -35,7 +35,7 @@ impl Acceptor {
         Self { address, is_over, thread: Some(thread::spawn(accept)) }
     }
 
-    /// Where it listens.
+    /// Returns the listening address.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
@@ -46,7 +46,7 @@ impl Drop for Acceptor {
         self.is_over.store(true, Ordering::Release);
         let is_awake = TcpStream::connect(self.address).is_ok();
         if let Some(thread) = self.thread.take().filter(|_| is_awake) {
-            // Nothing in it panics.
+            // The thread does not panic.
             let _ = thread.join();
         }
     }

@@ -1,5 +1,5 @@
-//! Servers of applications in the test's hands: they read requests with their bodies, and write what
-//! they are told.
+//! Application servers controlled by a test: they read requests with their bodies, and send what the test's
+//! script writes.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::acceptor::Acceptor;
 
-/// Connections that wait to be accepted: as many as tests have clients.
+/// The listen backlog: as many connections as tests have clients.
 const BACKLOG: i32 = 4_096;
 
 /// A running server. Dropped, it closes its port.
@@ -17,38 +17,38 @@ pub struct App {
     connections: Arc<AtomicUsize>,
 }
 
-/// A connection to it.
+/// A connection to an [`App`].
 pub struct AppConn {
     stream: TcpStream,
-    /// Read, and not taken yet.
+    /// Bytes read but not consumed yet.
     pending: Vec<u8>,
-    /// How many came before it.
+    /// Number of connections accepted before this one.
     pub number: usize,
 }
 
-/// A request that came, with its body put together.
+/// A received request with its reassembled body.
 #[derive(Clone, Debug)]
 pub struct AppRequest {
-    /// The whole head, with its line ends.
+    /// The whole head, including line ends.
     pub head: String,
     pub body: Vec<u8>,
-    /// The lines behind the last chunk.
+    /// The lines after the last chunk.
     pub trailers: String,
 }
 
 impl App {
-    /// One that treats each connection by `script`, in a thread of its own.
+    /// Starts a server that runs `script` for each connection, on a thread of its own.
     pub fn start(script: impl Fn(&mut AppConn) + Send + Sync + 'static) -> Self {
         Self::start_at((Ipv4Addr::LOCALHOST, 0).into(), script)
     }
 
-    /// The same at an address of this network; to be dropped there.
+    /// Like [`Self::start`], at an address of the current network namespace; must be dropped there.
     pub fn start_at(
         address: SocketAddr,
         script: impl Fn(&mut AppConn) + Send + Sync + 'static,
     ) -> Self {
         let listener = TcpListener::bind(address).expect("a free port");
-        // Of a thousand that connect at once none is to be told to come back later.
+        // A backlog for a thousand simultaneous connections, so that no SYN must be retried.
         rustix::net::listen(&listener, BACKLOG).expect("it listens already");
         let connections = Arc::<AtomicUsize>::default();
         let count = Arc::clone(&connections);
@@ -59,7 +59,7 @@ impl App {
         Self { acceptor, connections }
     }
 
-    /// One that answers each request with what `answer` makes of it: a whole response.
+    /// Starts a server that answers each request with the whole response that `answer` returns.
     pub fn answering(answer: impl Fn(&AppRequest) -> Vec<u8> + Send + Sync + 'static) -> Self {
         Self::start(move |conn| {
             while let Some(received) = conn.request() {
@@ -74,20 +74,20 @@ impl App {
         self.acceptor.address()
     }
 
-    /// Connections so far.
+    /// Returns the number of connections accepted so far.
     pub fn connections(&self) -> usize {
         self.connections.load(Ordering::SeqCst)
     }
 }
 
 impl AppConn {
-    /// The next request, with its body; `None`: there is none.
+    /// Reads the next request with its body; `None` at the end of the connection.
     pub fn request(&mut self) -> Option<AppRequest> {
         let head = self.head()?;
         self.body_of(head)
     }
 
-    /// The body of the request with this head, and both; `None`: it breaks off.
+    /// Reads the body of the request with this head, and returns both; `None` if the connection ends early.
     pub fn body_of(&mut self, head: String) -> Option<AppRequest> {
         if has_line(&head, "transfer-encoding: chunked") {
             let (body, trailers) = self.chunks()?;
@@ -98,13 +98,13 @@ impl AppConn {
         Some(AppRequest { head, body, trailers: String::new() })
     }
 
-    /// The head of the next request.
+    /// Reads the head of the next request.
     pub fn head(&mut self) -> Option<String> {
         let head = self.until(b"\r\n\r\n")?;
         Some(String::from_utf8(head).expect("heads are ASCII"))
     }
 
-    /// All bytes up to `end`, and it.
+    /// Reads all bytes up to and including `end`.
     pub fn until(&mut self, end: &[u8]) -> Option<Vec<u8>> {
         let mut from = 0;
         loop {
@@ -124,7 +124,7 @@ impl AppConn {
         Some(self.pending.drain(..bytes).collect())
     }
 
-    /// Takes this many bytes and forgets them.
+    /// Reads and discards this number of bytes.
     pub fn skip(&mut self, bytes: usize) -> Option<()> {
         let mut left = bytes;
         loop {
@@ -138,24 +138,24 @@ impl AppConn {
         }
     }
 
-    /// Whether all of it could be written.
+    /// Writes these bytes; returns whether all could be written.
     pub fn send(&mut self, bytes: impl AsRef<[u8]>) -> bool {
         self.stream.write_all(bytes.as_ref()).is_ok()
     }
 
-    /// Waits until the other side closes.
+    /// Waits until the peer closes the connection.
     pub fn wait_for_end(&mut self) {
         while self.fill().is_some() {
             self.pending.clear();
         }
     }
 
-    /// Ends the connection in order.
+    /// Closes the connection in order.
     pub fn close(&self) {
         let _ = self.stream.shutdown(std::net::Shutdown::Both);
     }
 
-    /// Breaks the connection off when it is dropped.
+    /// Makes the connection end with a reset when it is dropped.
     pub fn reset(&self) {
         let socket = socket2::SockRef::from(&self.stream);
         socket.set_linger(Some(std::time::Duration::ZERO)).expect("a socket");
@@ -191,18 +191,18 @@ impl AppConn {
 }
 
 impl AppRequest {
-    /// The first line.
+    /// The request line.
     pub fn line(&self) -> &str {
         self.head.lines().next().unwrap_or_default()
     }
 
-    /// The value of a field; its name in lower case.
+    /// Returns the value of a field; its name is in lower case.
     pub fn field(&self, name: &str) -> Option<&str> {
         field(&self.head, name)
     }
 }
 
-/// A whole response with this body; `fields` are lines.
+/// Returns a whole response with this body; `fields` are lines.
 pub fn response(status: u16, fields: &str, body: impl AsRef<[u8]>) -> Vec<u8> {
     let body = body.as_ref();
     let head = format!("HTTP/1.1 {status} Said\r\nContent-Length: {}\r\n{fields}\r\n", body.len());

@@ -1,5 +1,5 @@
-//! Clusters that share their memories: dispatchers and nodes as processes on the
-//! loopback, or on the machines of a test bed, with one folder that all of them see.
+//! Clusters that share their caches: dispatchers and nodes as processes on the loopback, or on the machines
+//! of a test bed, with one shared folder.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -19,45 +19,44 @@ use crate::site::Site;
 use crate::sought::{DOUBTS, ORIGIN};
 use crate::wait::{PATIENCE, poll_until, skip};
 
-/// Ports on the machines of a bed: of clients, and of other machines.
+/// Ports on the machines of a bed: for clients, and for other machines.
 const BED_PORTS: [u16; 2] = [8080, 7071];
 
-/// Bytes of a whole segment.
+/// Size of a full segment in bytes.
 pub const SEGMENT: usize = skep_units::SEGMENT_BYTES as usize;
 
-/// Of requests to the management API.
+/// Header fields of requests to the management API.
 const API_FIELDS: [(&str, &str); 2] = [("Host", "skep"), ("Connection", "close")];
 
-/// Stands for the name of the process that reads it, in lines of `[[site]]`.
+/// Placeholder in lines of `[[site]]` for the name of the process that reads the config.
 pub const OWN_NAME: &str = "$NAME";
 
 /// A running cluster; killed when dropped.
 pub struct CacheCluster {
     daemons: BTreeMap<String, Skep>,
-    /// Where each process serves clients, and other machines.
+    /// The addresses at which each process serves clients and other machines.
     places: BTreeMap<String, [SocketAddr; 2]>,
-    /// Held so that no other test takes them.
+    /// Held so that no other test claims these ports.
     _ports: Vec<FreePort>,
     bed: Option<Bed>,
     folder: Site,
-    /// What all nodes see.
+    /// The folder that all nodes share.
     pub site: Site,
     lines: String,
     settings: String,
 }
 
 impl CacheCluster {
-    /// So many dispatchers and nodes, linked with each other. `settings` are
-    /// lines of `[cache]`.
+    /// Starts this number of dispatchers and nodes, linked with each other. `settings` are lines of
+    /// `[cache]`.
     #[track_caller]
     pub fn start(dispatchers: usize, nodes: usize, site: Site, settings: &str) -> Self {
         let lines = format!("root = \"{}\"\ncontent = \"shared\"\n", site.root().display());
         Self::start_of(dispatchers, nodes, site, &lines, settings)
     }
 
-    /// The same with other lines of `[[site]]`, in which [`OWN_NAME`] stands for
-    /// the name of the process. Behind them may stand `[service.health]`, for checks other
-    /// than the usual ones.
+    /// Like [`Self::start`] with other lines of `[[site]]`, in which [`OWN_NAME`] stands for the name of the
+    /// process. They may be followed by `[service.health]`, for other than the usual health checks.
     #[track_caller]
     pub fn start_of(
         dispatchers: usize,
@@ -79,7 +78,7 @@ impl CacheCluster {
         Self::start_at((places, ports, None), site, lines, settings)
     }
 
-    /// One on the dispatchers and nodes of a bed.
+    /// Starts a cluster on the dispatchers and nodes of a bed.
     #[track_caller]
     pub fn start_on(bed: Bed, site: Site, lines: &str, settings: &str) -> Self {
         let machines = bed.dispatchers().iter().chain(bed.nodes());
@@ -112,7 +111,7 @@ impl CacheCluster {
         cluster
     }
 
-    /// Starts a process, up to its ready line.
+    /// Starts a process and waits for its ready line.
     #[track_caller]
     pub fn run(&mut self, name: &str) {
         let config = self.folder.path(&format!("{name}.toml"));
@@ -125,8 +124,8 @@ impl CacheCluster {
         self.daemons.insert(name.to_owned(), daemon);
     }
 
-    /// Kills a process by SIGKILL. Of a node: all running dispatchers know then that
-    /// it is gone, so that [`Self::wait_linked`] does not take it for its successor.
+    /// Kills a process by SIGKILL. For a node, waits until all running dispatchers have noticed, so that
+    /// [`Self::wait_linked`] does not mistake it for its successor.
     #[track_caller]
     pub fn kill(&mut self, name: &str) {
         drop(self.daemons.remove(name));
@@ -135,35 +134,35 @@ impl CacheCluster {
         });
     }
 
-    /// A running process.
+    /// Returns a running process.
     #[track_caller]
     pub fn daemon(&self, name: &str) -> &Skep {
         self.daemons.get(name).unwrap_or_else(|| panic!("{name} does not run"))
     }
 
-    /// Where a node or a dispatcher serves clients.
+    /// The address at which a node or a dispatcher serves clients.
     pub fn outer(&self, name: &str) -> SocketAddr {
         self.places[name][0]
     }
 
-    /// Where a process serves other machines of the cluster.
+    /// The address at which a process serves other machines of the cluster.
     pub fn inner(&self, name: &str) -> SocketAddr {
         self.places[name][1]
     }
 
-    /// The bed that it is on.
+    /// The bed of this cluster.
     #[track_caller]
     pub fn bed(&self) -> &Bed {
         self.bed.as_ref().expect("a cluster on a bed")
     }
 
-    /// A machine of the bed.
+    /// Returns a machine of the bed.
     #[track_caller]
     pub fn machine(&self, name: &str) -> &Machine {
         self.bed().machine(name).unwrap_or_else(|| panic!("the bed has no {name}"))
     }
 
-    /// What a segment of a file is called by all nodes.
+    /// The name that all nodes use for a segment of a file.
     #[track_caller]
     pub fn segment_name(&self, file: &str, index: u32) -> SegmentName {
         let stat = std::fs::metadata(self.site.path(file)).expect("a file of the site");
@@ -174,7 +173,7 @@ impl CacheCluster {
         ObjectName::new(root, file, version, stat.len(), PurgeStamp::NONE).segment(index)
     }
 
-    /// Waits until each running dispatcher is linked with so many nodes.
+    /// Waits until each running dispatcher is linked with this number of nodes.
     #[track_caller]
     pub fn wait_linked(&self, nodes: usize) {
         poll_until(PATIENCE, &format!("{nodes} linked nodes"), || {
@@ -182,8 +181,8 @@ impl CacheCluster {
         });
     }
 
-    /// Waits until the checks of all dispatchers find all nodes well: that they are linked is
-    /// known earlier.
+    /// Waits until the health checks of all dispatchers report all nodes as up, which is later than when they
+    /// are linked.
     #[track_caller]
     pub fn wait_up(&self) {
         poll_until(PATIENCE, "all nodes are up", || {
@@ -191,7 +190,7 @@ impl CacheCluster {
         });
     }
 
-    /// Waits until the checks of a dispatcher find a node so.
+    /// Waits until the health checks of a dispatcher report this state of a node.
     #[track_caller]
     pub fn wait_state(&self, dispatcher: &str, node: &str, state: &str) {
         poll_until(PATIENCE, &format!("{node} is {state}"), || {
@@ -201,12 +200,13 @@ impl CacheCluster {
         });
     }
 
-    /// Changes the config of a process, which it has from its next start on.
+    /// Changes the config file of a process; it takes effect at its next start.
     pub fn reconfigure(&self, name: &str, change: impl FnOnce(String) -> String) {
         self.folder.replace(&format!("{name}.toml"), change(self.config(name)));
     }
 
-    /// Takes the folder of the configs from the user who serves: what decides which commands run is not for that one.
+    /// Takes ownership of the config folder away from the unprivileged user, who must not control which
+    /// commands run.
     pub fn guard_configs(&self) {
         if rustix::process::geteuid().is_root() {
             let state = self.folder.path("state");
@@ -217,7 +217,7 @@ impl CacheCluster {
         }
     }
 
-    /// How a dispatcher's checks find its nodes.
+    /// Returns the states of the nodes by a dispatcher's health checks.
     #[track_caller]
     pub fn states(&self, dispatcher: &str) -> Vec<String> {
         let status = self.status(dispatcher);
@@ -226,38 +226,38 @@ impl CacheCluster {
         nodes.map(|node| node["state"].as_str().expect("a word").to_owned()).collect()
     }
 
-    /// Names of the dispatchers that run.
+    /// Names of the running dispatchers.
     fn dispatchers(&self) -> impl Iterator<Item = &str> {
         self.daemons.keys().map(String::as_str).filter(|name| name.starts_with("dispatcher"))
     }
 
-    /// Names of the nodes that a dispatcher is linked with.
+    /// Names of the nodes linked with a dispatcher.
     fn linked(&self, dispatcher: &str) -> Vec<String> {
         let nodes = self.coordinator(dispatcher)["nodes"].take();
         let nodes = nodes.as_array().map(Vec::as_slice).unwrap_or_default();
         nodes.iter().filter_map(|node| Some(node["name"].as_str()?.to_owned())).collect()
     }
 
-    /// The coordinator of a dispatcher, as `skep status --json` has it.
+    /// Returns the coordinator's status of a dispatcher, as in `skep status --json`.
     #[track_caller]
     pub fn coordinator(&self, name: &str) -> Value {
         self.status(name)["cache"].clone()
     }
 
-    /// What a process says of itself, as `skep status --json` has it.
+    /// Returns the status of a process, as in `skep status --json`.
     #[track_caller]
     pub fn status(&self, name: &str) -> Value {
         let text = self.ask_socket(name, "/api/v1/status");
         serde_json::from_str(&text).expect("JSON of ours")
     }
 
-    /// The page of metrics of a process.
+    /// Returns the metrics page of a process.
     #[track_caller]
     pub fn metrics(&self, name: &str) -> String {
         self.ask_socket(name, "/api/v1/metrics")
     }
 
-    /// A sample of a process's metrics, by its name with labels.
+    /// Returns a sample of a process's metrics, by its name with labels.
     #[track_caller]
     pub fn metric(&self, name: &str, metric: &str) -> u64 {
         let text = self.metrics(name);
@@ -266,55 +266,53 @@ impl CacheCluster {
         value.unwrap_or_else(|| panic!("no {metric} of {name} in:\n{text}")) as u64
     }
 
-    /// Waits until a counter of a process is `expected`. It rises after the last byte of
-    /// what it counts can be read.
+    /// Waits until a counter of a process is `expected`. It may increase only after the last byte of what it
+    /// counts can be read.
     ///
     /// # Panics
-    /// If it is more.
+    /// If it becomes greater.
     #[track_caller]
     pub fn wait_metric(&self, name: &str, metric: &str, expected: u64) {
         wait_count(&format!("{metric} of {name}"), expected, || self.metric(name, metric));
     }
 
-    /// The same of the sum over all nodes that run.
+    /// Like [`Self::wait_metric`] for the sum over all running nodes.
     #[track_caller]
     pub fn wait_sum(&self, metric: &str, expected: u64) {
         wait_count(metric, expected, || self.sum(metric));
     }
 
-    /// Checks how often the origin was asked, or the disk read, where each byte is wanted
-    /// from there once: `wanted` times, and no oftener than nodes had cause. Who is kept
-    /// from answering on a busy machine is taken for dead, within a second, and others
-    /// rightly go elsewhere.
+    /// Checks the number of requests to the origin, or of reads of the disk, where each byte is needed from
+    /// there once: `wanted` times, plus the retries that nodes had reason for. On a busy machine, a process
+    /// that cannot respond within a second is considered dead, and others rightly use another source.
     #[track_caller]
     pub fn assert_asked(&self, asked: u64, wanted: u64) {
         self.assert_asked_beside(asked, wanted, 0);
     }
 
-    /// The same where so many vain attempts to get something from others are what the test
-    /// is about.
+    /// Like [`Self::assert_asked`], for tests in which `planned` attempts to get data from other nodes fail
+    /// on purpose.
     #[track_caller]
     pub fn assert_asked_beside(&self, asked: u64, wanted: u64, planned: u64) {
         assert!(asked >= wanted, "asked {asked} times for {wanted}");
         if asked > wanted {
             let (doubts, silences) = (self.doubts().saturating_sub(planned), self.silences());
-            // Of a node whose link is lost all is asked for again.
+            // If a node's link is lost, everything is requested again.
             let most = wanted * (1 + silences) + doubts;
             let why = format!("{doubts} doubts, {silences} links silent");
             assert!(asked <= most, "asked {asked} times for {wanted}: {why}");
         }
     }
 
-    /// Waits until so many segments have come from the origin, or the disk:
-    /// [`Self::assert_asked`].
+    /// Waits until this number of segments was read from the origin or the disk: see [`Self::assert_asked`].
     #[track_caller]
     pub fn wait_asked(&self, wanted: u64) {
         poll_until(PATIENCE, &format!("{wanted} of {ORIGIN}"), || self.sum(ORIGIN) >= wanted);
         self.assert_asked(self.sum(ORIGIN), wanted);
     }
 
-    /// Whether nodes took others for dead, beside so many `planned` times, which is said
-    /// loudly: then who has got what from where is not what a test has planned.
+    /// Whether nodes considered others dead more than `planned` times, which is reported loudly: then the
+    /// sources that were used are not those that the test planned.
     pub fn has_doubts(&self, planned: u64) -> bool {
         let (doubts, silences) = (self.doubts(), self.silences());
         let has_doubts = doubts > planned || silences > 0;
@@ -326,28 +324,27 @@ impl CacheCluster {
         has_doubts
     }
 
-    /// Attempts to get something from others that were in vain, and leases that nobody
-    /// renewed.
+    /// Number of failed attempts to get data from others, and of leases that expired without renewal.
     pub fn doubts(&self) -> u64 {
         let in_vain: u64 = DOUBTS.iter().map(|metric| self.sum(metric)).sum();
         let expired = "skep_coordinator_answers_total{kind=\"expired\"}";
         in_vain + self.dispatchers().map(|name| self.metric(name, expired)).sum::<u64>()
     }
 
-    /// Links of nodes with coordinators that ended because one end was not heard.
+    /// Number of links between nodes and coordinators that ended because one end was silent.
     fn silences(&self) -> u64 {
         let silent = "skep_stream_events_total{kind=\"silent\"}";
         self.daemons.keys().map(|name| self.metric(name, silent)).sum()
     }
 
-    /// Sum of a counter over all nodes that run.
+    /// Sum of a counter over all running nodes.
     #[track_caller]
     pub fn sum(&self, metric: &str) -> u64 {
         let nodes = self.daemons.keys().filter(|name| name.starts_with("node-"));
         nodes.map(|name| self.metric(name, metric)).sum()
     }
 
-    /// One request to a node, on a connection of its own.
+    /// Sends one request to a node, on a new connection.
     #[track_caller]
     pub fn get(&self, node: &str, path: &str) -> Response {
         let (address, path) = (self.outer(node), path.to_owned());
@@ -358,7 +355,7 @@ impl CacheCluster {
         }
     }
 
-    /// `skep ARGUMENTS` on a process, to its end.
+    /// Runs `skep ARGUMENTS` against a process until it ends.
     #[track_caller]
     pub fn skep(&self, name: &str, arguments: &[&str]) -> Finished {
         let socket = self.socket(name);
@@ -366,13 +363,13 @@ impl CacheCluster {
         run_to_end(&[arguments, &socket].concat())
     }
 
-    /// Purges at a dispatcher: what its API answers.
+    /// Purges at a dispatcher, and returns the answer of its API.
     #[track_caller]
     pub fn purge(&self, name: &str, what: &[&str]) -> Value {
         self.order_purge(name, &serde_json::json!({ "what": what }))
     }
 
-    /// The same, ordered in these words.
+    /// Like [`Self::purge`] with the whole request body.
     #[track_caller]
     pub fn order_purge(&self, name: &str, order: &Value) -> Value {
         let fields = [&API_FIELDS[..], &[("Content-Type", "application/json")]].concat();
@@ -396,9 +393,9 @@ impl CacheCluster {
         client.response().text()
     }
 
-    /// The config of all, but for the service: here dispatchers have one machine.
-    /// Coordinators on a busy machine have time to answer: what nodes do without an
-    /// answer is the matter of tests that say so. (A link that ends needs no timeout.)
+    /// Returns the config without the service; here, dispatchers share one machine. The timeouts of
+    /// coordinators allow for a busy machine; what nodes do without an answer is tested elsewhere. (A link
+    /// that ends needs no timeout.)
     fn config(&self, own: &str) -> String {
         let root = self.folder.root().display();
         let mut text = format!(
@@ -434,7 +431,7 @@ impl CacheCluster {
 /// Waits until a count is `expected`.
 ///
 /// # Panics
-/// If it is more.
+/// If it becomes greater.
 #[track_caller]
 pub fn wait_count(what: &str, expected: u64, count: impl Fn() -> u64) {
     let seen = Cell::new(0);

@@ -1,11 +1,10 @@
-//! File contents that betray where they come from: every 16 bytes name the
-//! version and the offset, so a reply that mixes versions, skips or repeats
-//! shows itself.
+//! File contents that reveal their origin: every 16 bytes contain the version and the offset, so that a reply
+//! which mixes versions, skips or repeats bytes is detected.
 
-/// Bytes of one mark.
+/// Size of one mark in bytes.
 const MARK_BYTES: usize = 16;
 
-/// `len` bytes of `version` (below 10,000).
+/// Returns `len` bytes of `version` (below 10,000).
 pub fn version(version: u32, len: usize) -> Vec<u8> {
     assert!(version < 10_000, "four digits");
     let mut bytes = Vec::with_capacity(len + MARK_BYTES);
@@ -19,8 +18,7 @@ pub fn version(version: u32, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// The next number in hexadecimal digits: formatting each anew takes long in a build that is
-/// not optimised.
+/// Increments a number in hexadecimal digits: formatting each number is slow in an unoptimised build.
 fn count_up(digits: &mut [u8]) {
     for digit in digits.iter_mut().rev() {
         *digit = match *digit {
@@ -34,8 +32,8 @@ fn count_up(digits: &mut [u8]) {
     }
 }
 
-/// The version that `bytes` (the start of a file, at least one mark long) are of.
-/// Err tells at which byte something else begins.
+/// Returns the version of `bytes` (the start of a file, at least one mark long), or an error with the offset
+/// of the first byte that differs.
 pub fn version_of(bytes: &[u8]) -> Result<u32, String> {
     let digits = bytes.get(1..5).and_then(|digits| std::str::from_utf8(digits).ok());
     let number = digits.and_then(|digits| digits.parse().ok());
@@ -47,7 +45,7 @@ pub fn version_of(bytes: &[u8]) -> Result<u32, String> {
     }
 }
 
-/// Asserts that two bodies are the same, without printing megabytes when not.
+/// Asserts that two bodies are the same, without printing megabytes if they differ.
 #[track_caller]
 pub fn assert_same(found: &[u8], expected: &[u8]) {
     if let Some(at) = first_difference(found, expected) {
@@ -61,7 +59,7 @@ pub fn assert_same(found: &[u8], expected: &[u8]) {
     }
 }
 
-/// The first place where they differ, be it the end of one.
+/// Returns the first index at which they differ, which may be the end of the shorter one.
 fn first_difference(a: &[u8], b: &[u8]) -> Option<usize> {
     if a == b {
         return None;

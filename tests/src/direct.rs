@@ -1,12 +1,11 @@
 //! Clusters in direct dispatch: real processes on the machines of a test bed.
 //!
-//! [`DirectCluster`] has a bed of its own (or shares one), a folder of its own
-//! with config, key, site and sockets, and runs `skep run` on each machine as
-//! an operator would. All of it goes when it is dropped. Few tests of a
-//! process have a bed at a time: see `turn`.
+//! [`DirectCluster`] has its own bed (or shares one) and its own folder with config, key, site and sockets,
+//! and runs `skep run` on each machine as an operator would. Everything is removed when it is dropped. Only a
+//! few tests of a process have a bed at a time: see `turn`.
 //!
-//! Each node puts its name into its responses, by a field of its site, so
-//! clients tell who has served them.
+//! Each node adds its name to its responses, by a header field of its site, so that clients know which node
+//! served them.
 
 use std::cell::{Ref, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,67 +35,65 @@ const NODE_PORT: u16 = 8080;
 /// Port of heartbeats.
 pub const HEARTBEAT_PORT: u16 = 7071;
 
-/// Port of metrics of each process, at loopback of its machine.
+/// Port of the metrics of each process, on the loopback of its machine.
 const METRICS_PORT: u16 = 9_090;
 
 /// The path of a small file, and its length in bytes.
 pub const SHORT: (&str, u64) = ("/short", 512);
 
-/// The path of a file that lasts, and its length in bytes: more than sockets
-/// hold on the way.
+/// The path of a file whose download takes a while, and its length in bytes, which exceeds the socket buffers
+/// on the way.
 pub const LONG: (&str, u64) = ("/long", 4 * 1024 * 1024);
 
-/// Content of both.
+/// Content of both files.
 const PATTERN: Pattern = Pattern { seed: 3 };
 
-/// Rate of a long download, in bytes per second: small, so that thousands of
-/// them leave the machine time for all else.
+/// Rate of a long download in bytes per second: low, so that thousands of them leave processor time for
+/// everything else.
 const DOWNLOAD_BYTES_S: u64 = 4 * 1024;
 
-/// What a cluster is made of.
+/// The parameters of a cluster.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// The bed's machines, if the cluster makes one.
+    /// The machines of the bed, if the cluster makes one.
     pub topology: Topology,
     pub cluster: String,
     /// Numbers of the machines that dispatch, from 1.
     pub dispatchers: Vec<usize>,
-    /// Numbers of the machines that are nodes in the config, from 1, with
-    /// their weights.
+    /// Numbers of the machines that the config lists as nodes, from 1, with their weights.
     pub nodes: Vec<(usize, u32)>,
     /// `direct`, or `handoff`.
     pub dispatch: String,
     /// The policy's name.
     pub policy: String,
-    /// Whether the service has an IPv6 address, too.
+    /// Whether the service has an IPv6 address too.
     pub ipv6: bool,
     /// Lines of `[direct]`.
     pub direct: String,
     /// Lines before all tables.
     pub lines: String,
-    /// Numbers of the nodes behind the service; empty: all.
+    /// Numbers of the service's nodes; if empty, all nodes.
     pub web_nodes: Vec<usize>,
-    /// Numbers of the nodes behind another service, at the next virtual address; empty: there is
-    /// none.
+    /// Numbers of the nodes of another service, at the next virtual address; if empty, there is none.
     pub other_nodes: Vec<usize>,
-    /// Whether the config names the other service before the first.
+    /// Whether the config lists the other service first.
     pub is_other_first: bool,
     /// Lines of `[[site]]`.
     pub site: String,
-    /// Whether no other test has a bed meanwhile: this one takes all that the machine has, and
-    /// its heartbeats are the product's.
+    /// Whether no other test may have a bed meanwhile: this one uses the whole machine, and heartbeats have
+    /// the product's intervals.
     pub alone: bool,
 }
 
 impl Default for Setup {
-    /// Two dispatchers and three nodes, two clients.
+    /// Two dispatchers, three nodes and two clients.
     fn default() -> Self {
         Self::of(2, 3)
     }
 }
 
 impl Setup {
-    /// So many dispatchers and nodes, and two clients, all on one LAN.
+    /// This number of dispatchers and nodes, and two clients, all on one LAN.
     pub fn of(dispatchers: usize, nodes: usize) -> Self {
         Self {
             topology: Topology { clients: 2, dispatchers, nodes, ..Topology::default() },
@@ -126,12 +123,12 @@ pub struct DirectCluster {
     _turn: Option<Turn>,
 }
 
-/// Says a figure, also where the output of tests that pass is not shown.
+/// Reports a figure, even where the output of passing tests is hidden.
 pub fn figure(text: &str) {
     let _ = writeln!(std::io::stderr(), "FIGURE {text}");
 }
 
-/// Whether a test bed can be; says it loudly if not.
+/// Whether a test bed can be made; reports it loudly if not.
 pub fn root_or_skip() -> bool {
     let is_root = rustix::process::geteuid().is_root();
     if !is_root {
@@ -141,7 +138,7 @@ pub fn root_or_skip() -> bool {
 }
 
 impl DirectCluster {
-    /// A bed with a cluster that serves; `None`, said loudly, without root.
+    /// Starts a bed with a cluster that serves; `None`, reported loudly, without root.
     #[track_caller]
     pub fn start(setup: Setup) -> Option<Self> {
         let cluster = Self::prepare(setup)?;
@@ -150,7 +147,7 @@ impl DirectCluster {
         Some(cluster)
     }
 
-    /// A bed and a folder for a cluster of which nothing runs yet.
+    /// Makes a bed and a folder for a cluster, without starting any process.
     pub fn prepare(setup: Setup) -> Option<Self> {
         if !root_or_skip() {
             return None;
@@ -160,9 +157,9 @@ impl DirectCluster {
         Some(Self { _turn: Some(turn), ..Self::prepare_on(&bed, setup) })
     }
 
-    /// A folder for a cluster on machines of a bed that has others, too.
+    /// Makes a folder for a cluster on machines of a bed that has other clusters too.
     pub fn prepare_on(bed: &Arc<Bed>, setup: Setup) -> Self {
-        // Cut to what a key has at least.
+        // Padded to the minimum length of a key.
         let key = format!("{:-<32}", setup.cluster);
         let folder = Site::guarded().with("key", key);
         let only_ours = std::os::unix::fs::PermissionsExt::from_mode(0o600);
@@ -184,18 +181,18 @@ impl DirectCluster {
         &self.bed
     }
 
-    /// A machine of the bed.
+    /// Returns a machine of the bed.
     #[track_caller]
     pub fn machine(&self, name: &str) -> &Machine {
         self.bed.machine(name).unwrap_or_else(|| panic!("the bed has no {name}"))
     }
 
-    /// The service's address.
+    /// The service's IPv4 address.
     pub fn vip(&self) -> SocketAddr {
         (self.bed.vip(0).0, PORT).into()
     }
 
-    /// The service's other address.
+    /// The service's IPv6 address.
     pub fn vip6(&self) -> SocketAddr {
         (self.bed.vip(0).1, PORT).into()
     }
@@ -205,30 +202,30 @@ impl DirectCluster {
         (self.bed.vip(1).0, PORT).into()
     }
 
-    /// A path in the cluster's folder.
+    /// Returns a path in the cluster's folder.
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path(name)
     }
 
-    /// Changes the config files; a reload makes it known.
+    /// Changes the config files; takes effect with a reload.
     pub fn reconfigure(&self, change: impl FnOnce(&mut Setup)) {
         change(&mut self.setup.borrow_mut());
         self.write_configs();
     }
 
-    /// What the process of this name has said so far.
+    /// Returns the log of a process so far.
     pub fn log(&self, name: &str) -> String {
         self.daemon(name).stderr_text()
     }
 
-    /// Waits until the process of this name has said this.
+    /// Waits until the log of a process contains these words.
     #[track_caller]
     pub fn wait_log(&self, name: &str, words: &str) {
         let has_said = holds_within(PATIENCE, || self.log(name).contains(words));
         assert!(has_said, "waited in vain: {words:?} from {name}, which said\n{}", self.log(name));
     }
 
-    /// A running process.
+    /// Returns a running process.
     #[track_caller]
     pub fn daemon(&self, name: &str) -> Ref<'_, Skep> {
         Ref::map(self.daemons.borrow(), |daemons| {
@@ -238,7 +235,7 @@ impl DirectCluster {
 
     // --- processes ---
 
-    /// Starts all processes, up to their ready lines.
+    /// Starts all processes and waits for their ready lines.
     #[track_caller]
     pub fn run_all(&self) {
         let names = self.names();
@@ -246,14 +243,14 @@ impl DirectCluster {
         names.iter().for_each(|name| self.wait_ready(name));
     }
 
-    /// Starts one process, up to its ready line.
+    /// Starts one process and waits for its ready line.
     #[track_caller]
     pub fn run(&self, name: &str) {
         self.spawn(name);
         self.wait_ready(name);
     }
 
-    /// Starts one process, which takes the name's place.
+    /// Starts one process, which replaces a previous one of this name.
     pub fn spawn(&self, name: &str) {
         let (config, machine) = (self.config(name), self.machine(name));
         let mut command = machine.command(Skep::binary());
@@ -273,12 +270,12 @@ impl DirectCluster {
         });
     }
 
-    /// Kills a process and its netguard, by SIGKILL.
+    /// Kills a process and its netguard by SIGKILL.
     pub fn kill(&self, name: &str) {
         drop(self.daemons.borrow_mut().remove(name));
     }
 
-    /// Kills a process only; its netguard is on its own.
+    /// Kills only a process; its netguard keeps running for the time being.
     pub fn kill_alone(&self, name: &str) {
         self.daemon(name).signal(Signal::KILL);
         self.kill(name);
@@ -291,13 +288,13 @@ impl DirectCluster {
         self.end(name)
     }
 
-    /// Waits for the end of a process that was told to end, or that cannot but.
+    /// Waits for the end of a process that was signalled, or that ends by itself.
     #[track_caller]
     pub fn end(&self, name: &str) -> Finished {
         self.daemons.borrow_mut().remove(name).expect("it runs").finish()
     }
 
-    /// Processes of the binary that run as `name`, with `word` among their arguments.
+    /// Returns the processes of the binary that run as `name` with `word` among their arguments.
     pub fn processes(&self, name: &str, word: &str) -> Vec<Pid> {
         let config = self.config(name);
         let is_one = |pid: &i32| {
@@ -311,7 +308,7 @@ impl DirectCluster {
         pids.filter(is_one).filter_map(Pid::from_raw).collect()
     }
 
-    /// `skep ARGUMENTS --socket ...` at a dispatcher; what it says on success.
+    /// Runs `skep ARGUMENTS --socket ...` against a dispatcher, and returns its output on success.
     #[track_caller]
     pub fn control(&self, dispatcher: &str, arguments: &[&str]) -> String {
         let Finished { code, stdout, stderr } = self.try_control(dispatcher, arguments);
@@ -319,7 +316,7 @@ impl DirectCluster {
         stdout
     }
 
-    /// The same, whatever comes of it.
+    /// Like [`Self::control`], whatever the exit code.
     pub fn try_control(&self, dispatcher: &str, arguments: &[&str]) -> Finished {
         let socket = self.path("state").join(format!("{dispatcher}.sock"));
         let mut command = std::process::Command::new(Skep::binary());
@@ -327,19 +324,19 @@ impl DirectCluster {
         Skep::start_command(&mut command).finish()
     }
 
-    /// What a dispatcher says of its part in direct dispatch.
+    /// Returns a dispatcher's status of direct dispatch.
     #[track_caller]
     pub fn status(&self, dispatcher: &str) -> serde_json::Value {
         self.status_of(dispatcher, "direct")
     }
 
-    /// What a dispatcher says of its coordinator of the cluster cache.
+    /// Returns a dispatcher's status of its cache coordinator.
     #[track_caller]
     pub fn coordinator(&self, dispatcher: &str) -> serde_json::Value {
         self.status_of(dispatcher, "cache")
     }
 
-    /// Any part of a dispatcher's status.
+    /// Returns any part of a dispatcher's status.
     #[track_caller]
     pub fn status_of(&self, dispatcher: &str, part: &str) -> serde_json::Value {
         let said = self.control(dispatcher, &["status", "--json"]);
@@ -347,7 +344,7 @@ impl DirectCluster {
         status[part].clone()
     }
 
-    /// The page of metrics of a process.
+    /// Returns the metrics page of a process.
     #[track_caller]
     pub fn metrics(&self, name: &str) -> String {
         let address = (IpAddr::from([127, 0, 0, 1]), METRICS_PORT).into();
@@ -355,7 +352,7 @@ impl DirectCluster {
         self.machine(name).run(read).expect("the machine runs")
     }
 
-    /// A sample of a process's metrics, by its name with labels.
+    /// Returns a sample of a process's metrics, by its name with labels.
     #[track_caller]
     pub fn metric(&self, name: &str, sample: &str) -> f64 {
         let text = self.metrics(name);
@@ -363,7 +360,7 @@ impl DirectCluster {
         text.lines().find_map(of).unwrap_or_else(|| panic!("no {sample} in:\n{text}"))
     }
 
-    /// Runs a program on a machine; what it says on success.
+    /// Runs a program on a machine, and returns its output on success.
     #[track_caller]
     pub fn tool(&self, machine: &str, program: &str, arguments: &[&str]) -> String {
         let output = self.machine(machine).command(program).args(arguments).output();
@@ -375,14 +372,14 @@ impl DirectCluster {
 
     // --- who is active ---
 
-    /// The dispatchers' machines on which the virtual address is.
+    /// The dispatchers whose machines have the virtual address.
     pub fn holders(&self) -> Vec<String> {
         let vip = self.vip().ip();
         let names = self.dispatcher_names();
         names.into_iter().filter(|name| is_local(self.machine(name), vip)).collect()
     }
 
-    /// Waits until one dispatcher has the virtual address, and says which.
+    /// Waits until exactly one dispatcher has the virtual address, and returns its name.
     #[track_caller]
     pub fn wait_active(&self) -> String {
         let mut holders = Vec::new();
@@ -393,7 +390,7 @@ impl DirectCluster {
         holders.remove(0)
     }
 
-    /// The dispatcher that is not active; for clusters with two.
+    /// The standby dispatcher of a cluster with two dispatchers.
     #[track_caller]
     pub fn standby(&self) -> String {
         let active = self.wait_active();
@@ -401,7 +398,7 @@ impl DirectCluster {
         names.into_iter().find(|name| *name != active).expect("a second dispatcher")
     }
 
-    /// Waits until a standby has taken all flows: what it says when it has.
+    /// Waits until one dispatcher is active and new connections reach all nodes.
     #[track_caller]
     pub fn wait_serving(&self) {
         self.wait_active();
@@ -415,7 +412,7 @@ impl DirectCluster {
         self.wait_nodes_at(client, self.vip(), wanted);
     }
 
-    /// The same at the address of any service.
+    /// Like [`Self::wait_nodes`] at the address of any service.
     #[track_caller]
     pub fn wait_nodes_at(&self, client: &str, address: SocketAddr, wanted: &BTreeSet<String>) {
         poll_until(PATIENCE, &format!("answers by {wanted:?} at {address}"), || {
@@ -423,22 +420,22 @@ impl DirectCluster {
         });
     }
 
-    /// The nodes that answer so many new connections of a client.
+    /// Returns the nodes that answer this number of new connections of a client.
     pub fn answering(
         &self,
         client: &str,
         address: SocketAddr,
         requests: usize,
     ) -> Result<BTreeSet<String>, String> {
-        // Where nodes hand off, the one that is asked may be another one than the one that answers: by the URL.
+        // With handoff, the answering node may differ from the one that accepted the connection: it is chosen
+        // by URL.
         let path = |number| format!("{}?{number}", SHORT.0);
         (0..requests).map(|number| self.ask(client, address, &path(number))).collect()
     }
 
     // --- clients ---
 
-    /// One request by a client, on a connection of its own: the node that has
-    /// answered it.
+    /// Sends one request by a client, on a new connection, and returns the node that answered.
     pub fn ask(&self, client: &str, address: SocketAddr, path: &str) -> Result<String, String> {
         let request = request_bytes("GET", path, &[HOST, ("Connection", "close")]);
         let asked = self.machine(client).run(|| {
@@ -452,7 +449,7 @@ impl DirectCluster {
         if response.status == 200 { Ok(node) } else { Err(format!("status {}", response.status)) }
     }
 
-    /// Long downloads, slow on purpose, not begun yet.
+    /// Long downloads, slow on purpose, not started yet.
     pub fn downloads(&self, count: usize) -> Downloads {
         Downloads {
             rate_bytes_s: DOWNLOAD_BYTES_S,
@@ -463,12 +460,12 @@ impl DirectCluster {
         }
     }
 
-    /// Short requests, a new connection each, not begun yet.
+    /// Short requests on a new connection each, not started yet.
     pub fn requests(&self, count: u64) -> Requests {
         self.requests_to(self.vip(), count)
     }
 
-    /// The same at the address of any service.
+    /// Like [`Self::requests`] at the address of any service.
     pub fn requests_to(&self, address: SocketAddr, count: u64) -> Requests {
         Requests {
             duration_ms: 300_000,
@@ -480,7 +477,7 @@ impl DirectCluster {
 
     /// A stream of short requests at an even rate, which shows gaps.
     pub fn stream(&self, per_second: u32) -> Requests {
-        // So many that those in a gap do not keep others from being sent.
+        // Enough workers that the requests waiting in a gap do not keep others from being sent.
         let workers = 1000;
         Requests { per_second: Some(per_second), workers, ..self.requests(u64::MAX) }
     }
@@ -503,8 +500,8 @@ impl DirectCluster {
         self.setup.borrow().nodes.iter().map(|(number, _)| format!("node-{number}")).collect()
     }
 
-    /// Writes a config for each machine that the cluster may have: they differ
-    /// in what nodes say of themselves.
+    /// Writes a config for each possible machine of the cluster; they differ in the header field with the
+    /// node's name.
     fn write_configs(&self) {
         let setup = self.setup.borrow();
         let (v4, v6) = (self.vip(), self.vip6());
@@ -540,7 +537,7 @@ impl DirectCluster {
         for machine in self.bed.dispatchers().iter().chain(self.bed.nodes()) {
             let name = machine.name();
             let number = name.rsplit('-').next().and_then(|number| number.parse().ok());
-            // A node that is added while the cluster runs knows itself.
+            // A node that is added while the cluster runs has itself in its config.
             let is_new = name.starts_with("node-") && number.is_some_and(|it| !planned(it));
             let own = number.filter(|_| is_new).map(|number| self.node_lines(number, 100));
             let site = format!(
@@ -576,19 +573,19 @@ impl DirectCluster {
         format!("[[node]]\nname = \"{name}\"\naddress = \"{address}\"\nweight = {weight}\n")
     }
 
-    /// Where a node serves by itself.
+    /// The address at which a node itself serves.
     pub fn node_address(&self, name: &str) -> SocketAddr {
         (self.machine(name).ipv4(), NODE_PORT).into()
     }
 }
 
-/// The setting of the nodes behind a service; nothing for all.
+/// Returns the setting of a service's nodes; empty for all.
 fn nodes_line(numbers: &[usize]) -> String {
     let names: Vec<_> = numbers.iter().map(|number| format!("\"node-{number}\"")).collect();
     if names.is_empty() { String::new() } else { format!("nodes = [{}]\n", names.join(", ")) }
 }
 
-/// Whether an address is one of a machine's own.
+/// Whether an address is assigned to a machine.
 fn is_local(machine: &Machine, address: IpAddr) -> bool {
     machine.run(|| UdpSocket::bind((address, 0)).is_ok()).unwrap_or(false)
 }

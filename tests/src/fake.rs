@@ -1,8 +1,7 @@
-//! Nodes in the test's hands: they hold the cluster's key, link with its
-//! coordinator, claim to hold what they like, and answer other nodes by a script.
+//! Fake nodes controlled by a test: they have the cluster's key, link with its coordinator, claim to hold
+//! arbitrary segments, and answer other nodes by a script.
 //!
-//! What they say on the wire is said in the words of `skep_wire`; what they do
-//! with them is not what a node does.
+//! Their messages are encoded with `skep_wire`, but their behaviour is not that of a real node.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
@@ -25,13 +24,13 @@ use skep_wire::seal::Key;
 use crate::acceptor::Acceptor;
 use crate::wait::PATIENCE;
 
-/// The cluster that [`crate::cache::CacheCluster`] makes.
+/// The name of the cluster that [`crate::cache::CacheCluster`] makes.
 const CLUSTER: &str = "test";
 
-/// How often a link says that it is alive: well before it is taken for dead.
+/// Interval of keepalives on a link: well below the timeout after which it is considered dead.
 const PING_EVERY: Duration = Duration::from_millis(100);
 
-/// What a fake node does when it is asked for bytes.
+/// What a fake node sends when other nodes request bytes.
 #[derive(Clone, Debug, Default)]
 pub struct Said(Vec<Step>);
 
@@ -44,25 +43,25 @@ enum Step {
 }
 
 impl Said {
-    /// These bytes.
+    /// Sends these bytes.
     pub fn bytes(bytes: impl Into<Vec<u8>>) -> Self {
         Self(vec![Step::Send(bytes.into())])
     }
 
-    /// No.
+    /// Refuses the request.
     pub fn refusal(refusal: PeerRefusal) -> Self {
         Self::reply(&PeerReply::Refused(refusal))
     }
 
-    /// A reply, whatever it is.
+    /// Sends any reply.
     pub fn reply(reply: &PeerReply) -> Self {
         let mut stream = Vec::new();
         write_frame(&mut stream, &reply.encode());
         Self::bytes(stream)
     }
 
-    /// What a holder says of a segment of `bytes` that is wanted from `from` on:
-    /// the first `chunks` of them.
+    /// The reply of a holder to a request for a segment of `bytes` from offset `from` on: its first `chunks`
+    /// chunks.
     pub fn chunks(bytes: &[u8], from: u32, chunks: usize) -> Self {
         let mut said = Self::reply(&PeerReply::Coming);
         let mut at = from;
@@ -77,12 +76,12 @@ impl Said {
         said
     }
 
-    /// All of it.
+    /// Like [`Self::chunks`], with all of them.
     pub fn whole(bytes: &[u8], from: u32) -> Self {
         Self::chunks(bytes, from, usize::MAX)
     }
 
-    /// Then this chunk.
+    /// Then sends this chunk.
     #[must_use]
     pub fn chunk(self, chunk: &[u8]) -> Self {
         let mut stream = FrameHead::of(chunk).to_bytes().to_vec();
@@ -90,7 +89,7 @@ impl Said {
         self.then(Self::bytes(stream))
     }
 
-    /// Then a chunk of which a bit has changed since its checksum was made.
+    /// Then sends a chunk with one bit flipped after its checksum was computed.
     #[must_use]
     pub fn changed_chunk(self, chunk: &[u8]) -> Self {
         let head = FrameHead { bytes: chunk.len() as u32, checksum: checksum(chunk) };
@@ -102,7 +101,7 @@ impl Said {
         self.then(Self::bytes(stream))
     }
 
-    /// Then so many signs of life, this long apart.
+    /// Then sends this number of keepalives, with a pause after each.
     #[must_use]
     pub fn alive(mut self, times: usize, pause: Duration) -> Self {
         for _ in 0..times {
@@ -111,42 +110,42 @@ impl Said {
         self
     }
 
-    /// Then nothing for so long.
+    /// Then sends nothing for this time.
     #[must_use]
     pub fn pause(mut self, pause: Duration) -> Self {
         self.0.push(Step::Wait(pause));
         self
     }
 
-    /// Then nothing for ever, on a connection that stays open.
+    /// Then sends nothing more, on a connection that stays open.
     #[must_use]
     pub fn hang(mut self) -> Self {
         self.0.push(Step::Hang);
         self
     }
 
-    /// Then the end of the connection.
+    /// Then closes the connection.
     #[must_use]
     pub fn close(mut self) -> Self {
         self.0.push(Step::Close);
         self
     }
 
-    /// Bytes that are sent in all.
+    /// Total number of bytes sent.
     #[expect(clippy::len_without_is_empty, reason = "nobody asks")]
     pub fn len(&self) -> usize {
         let sent = |step: &Step| if let Step::Send(bytes) = step { bytes.len() } else { 0 };
         self.0.iter().map(sent).sum()
     }
 
-    /// Then that.
+    /// Then continues with the steps of `more`.
     #[must_use]
     pub fn then(mut self, more: Self) -> Self {
         self.0.extend(more.0);
         self
     }
 
-    /// Only its first so many bytes.
+    /// Sends only the first `bytes` bytes.
     #[must_use]
     pub fn cut(mut self, mut bytes: usize) -> Self {
         for step in &mut self.0 {
@@ -159,18 +158,18 @@ impl Said {
     }
 }
 
-/// What a fake node does with those who connect.
+/// How a fake node greets peers that connect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Greeting {
-    /// Shows that it has the key.
+    /// Proves that it has the key.
     Right,
-    /// Has another key.
+    /// Uses another key.
     OtherKey,
-    /// Says nothing.
+    /// Sends nothing.
     Silence,
-    /// Says what is no handshake.
+    /// Sends bytes that are no handshake.
     Rubbish,
-    /// Has no room.
+    /// Reports that it is full.
     Full,
 }
 
@@ -185,7 +184,7 @@ struct Shared {
     more: Condvar,
 }
 
-/// A fake node. Dropped, it closes all it has.
+/// A fake node. Closes all its connections when dropped.
 pub struct FakeNode {
     shared: Arc<Shared>,
     _acceptor: Acceptor,
@@ -193,9 +192,9 @@ pub struct FakeNode {
 }
 
 impl FakeNode {
-    /// Links as `name` with the coordinator `dispatcher` at `coordinator`.
-    /// `script` says what is answered to who wants a segment from an offset on, or
-    /// a head; `None`: the connection is closed, or there is no head.
+    /// Links as `name` with the coordinator of `dispatcher` at `coordinator`. `script` returns the answer to
+    /// a request for a segment from an offset on, or for a head; on `None`, the connection is closed, or the
+    /// head is reported as absent.
     pub fn join(
         name: &str,
         (dispatcher, coordinator): (&str, SocketAddr),
@@ -224,7 +223,7 @@ impl FakeNode {
         fake
     }
 
-    /// Says something to the coordinator.
+    /// Sends a message to the coordinator.
     pub fn tell(&self, message: &ToCoordinator) {
         let mut frame = Vec::new();
         write_frame(&mut frame, &message.encode());
@@ -237,9 +236,9 @@ impl FakeNode {
         self.tell(&ToCoordinator::Delta { added: held.collect(), removed: Vec::new() });
     }
 
-    /// Asks the coordinator where a segment is.
+    /// Asks the coordinator for the location of a segment.
     pub fn ask(&self, name: SegmentName, bytes: u32) -> CoordinatorAnswer {
-        /// No question has been asked before with this number.
+        /// A number that no earlier question used.
         const ASK: u64 = 77;
         self.tell(&ToCoordinator::Ask { ask: ASK, name, bytes });
         self.wait_for(|message| match message {
@@ -248,7 +247,7 @@ impl FakeNode {
         })
     }
 
-    /// Waits for a message of the coordinator of which `wanted` makes something.
+    /// Waits for a message of the coordinator for which `wanted` returns a value.
     pub fn wait_for<T>(&self, wanted: impl Fn(ToNode) -> Option<T>) -> T {
         let mut heard = lock(&self.shared.heard);
         loop {
@@ -264,7 +263,7 @@ impl FakeNode {
         }
     }
 
-    /// Offers a sole replica to the node at `to`; what that says in the end.
+    /// Offers a sole replica to the node at `to`, and returns its final reply.
     pub fn offer(&self, to: SocketAddr, name: SegmentName, bytes: u32) -> io::Result<PeerReply> {
         let mut stream = TcpStream::connect(to)?;
         let identity = &self.shared.identity;
@@ -277,7 +276,7 @@ impl FakeNode {
         PeerReply::decode(&said).map_err(io::Error::other)
     }
 
-    /// What other nodes have asked of it.
+    /// Returns the requests received from other nodes.
     pub fn asked(&self) -> Vec<PeerRequest> {
         lock(&self.shared.asked).clone()
     }
@@ -289,7 +288,7 @@ impl Drop for FakeNode {
     }
 }
 
-/// Links, and keeps the link alive and heard.
+/// Links with the coordinator, sends keepalives, and collects its messages.
 fn link(
     shared: &Arc<Shared>,
     dispatcher: &str,
@@ -309,7 +308,7 @@ fn link(
     let hearing = Arc::clone(shared);
     thread::spawn(move || {
         let mut frames = FrameDecoder::new(LINK_MESSAGE_BYTES_MAX);
-        // It ends with the link.
+        // The thread ends with the link.
         while let Ok(Some(payload)) = next_frame(&mut stream, &mut frames) {
             let Ok(message) = ToNode::decode(&payload) else { return };
             lock(&hearing.heard).push_back(message);
@@ -361,7 +360,7 @@ fn greet_as(stream: &mut TcpStream, identity: &Identity) -> io::Result<()> {
     greet(stream, Handshake::server(identity, Purpose::Fetch, nonce()))
 }
 
-/// Until the other side has enough.
+/// Waits until the peer closes.
 fn hang(stream: &mut TcpStream) -> io::Result<()> {
     stream.read_to_end(&mut Vec::new()).map(drop)
 }
@@ -382,7 +381,7 @@ fn greet(stream: &mut TcpStream, mut handshake: Handshake) -> io::Result<()> {
     }
 }
 
-/// The next payload that is not empty; `None` at the end of the stream.
+/// Returns the next non-empty payload; `None` at the end of the stream.
 fn next_frame(stream: &mut TcpStream, frames: &mut FrameDecoder) -> io::Result<Option<Vec<u8>>> {
     let mut buffer = [0; 4096];
     loop {
@@ -398,7 +397,7 @@ fn next_frame(stream: &mut TcpStream, frames: &mut FrameDecoder) -> io::Result<O
     }
 }
 
-/// A machine of the cluster, or of one whose key is of other letters.
+/// The identity of a machine of the cluster, or of one whose key consists of another letter.
 fn identity(name: &str, letter: char) -> Identity {
     let key = Key::from_text(&letter.to_string().repeat(32)).expect("32 characters");
     Identity::new(&key, CLUSTER, &Name::new(name).expect("a short name"))

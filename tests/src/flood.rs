@@ -1,5 +1,4 @@
-//! Requests for millions of objects, and the origin that has them: neither
-//! remembers anything of them.
+//! Requests for millions of objects, and an origin that has them; neither keeps state per object.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -8,20 +7,19 @@ use std::thread;
 
 use skep_testclient::{HOST, RawClient, Response, request_bytes};
 
-/// Requests that one connection has under way.
+/// Number of pipelined requests per connection.
 const PIPELINED: usize = 32;
 
-/// What every object is.
+/// The body of every object.
 const BODY: &str = "tiny";
 
-/// An origin that has the same few bytes under every path, fresh for ever. It ends
-/// with the process.
+/// An origin that serves the same few bytes under every path, fresh for ever. It runs until the process ends.
 pub struct TinyOrigin {
     address: SocketAddr,
 }
 
 impl TinyOrigin {
-    /// A running one.
+    /// Starts an origin.
     #[expect(clippy::new_without_default, reason = "it takes a port")]
     pub fn new() -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
@@ -34,7 +32,7 @@ impl TinyOrigin {
         Self { address }
     }
 
-    /// The line of a site's config that names it.
+    /// Returns the config line of a site that uses this origin.
     pub fn line(&self) -> String {
         format!("origins = [\"http://{}\"]\n", self.address)
     }
@@ -60,11 +58,11 @@ fn answer_all(stream: &TcpStream) -> std::io::Result<()> {
     }
 }
 
-/// GETs `target(number)` for all `numbers` over so many connections, and checks that
-/// each is answered with what the origin has.
+/// Sends GET `target(number)` for all `numbers` over this number of connections, and checks that each answer
+/// is that of the origin.
 ///
 /// # Panics
-/// When one is not.
+/// If an answer differs.
 pub fn get_all(
     address: SocketAddr,
     connections: u64,
@@ -85,7 +83,7 @@ pub fn get_all(
                     if requests.is_empty() {
                         return;
                     }
-                    // Written by another thread: neither side may wait for the other.
+                    // A separate thread writes, so that writing and reading never wait for each other.
                     thread::scope(|scope| {
                         scope.spawn(|| stream.write_all(&requests.concat()).expect("it reads"));
                         requests.iter().for_each(|_| assert_tiny(&client.response()));

@@ -1,4 +1,4 @@
-//! Threads of a process that stand still, one by one, while all others run.
+//! Freezes single threads of a process while all others run.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,15 +8,15 @@ use rustix::process::Pid;
 
 use crate::wait::{PATIENCE, holds_within, skip};
 
-/// A group of processes with another one, for threads that stand still: cgroups(7), version 2. A
-/// process ends whether threads of it stand still or not.
+/// A control group with a child group for frozen threads: cgroups(7), version 2. A process can end even with
+/// frozen threads.
 #[derive(Debug)]
 pub struct Freezer {
     group: PathBuf,
 }
 
 impl Freezer {
-    /// An empty group; `None`, said loudly, where cgroups of version 2 are not mounted. To be dropped
+    /// Makes an empty group; `None`, reported loudly, if no cgroup2 file system is mounted. To be dropped
     /// after its processes have ended.
     pub fn new() -> Option<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
@@ -33,7 +33,7 @@ impl Freezer {
         Some(freezer)
     }
 
-    /// From now on the thread of that name stands still.
+    /// Freezes the thread of this name, until its process ends.
     #[track_caller]
     pub fn freeze(&self, process: Pid, thread: &str) {
         let process = process.as_raw_nonzero().to_string();
@@ -61,7 +61,7 @@ impl Drop for Freezer {
     }
 }
 
-/// Where cgroups of version 2 are.
+/// Returns the mount point of the cgroup2 file system.
 fn mounted() -> Option<PathBuf> {
     let mounts = fs::read_to_string("/proc/mounts").ok()?;
     let of = |line: &str| {

@@ -1,5 +1,5 @@
-//! Real application servers, as Debian has them: php-fpm and Tomcat 10, each an instance of its own
-//! that ends with its test.
+//! Real application servers of Debian packages: php-fpm and Tomcat 10, each a separate instance that ends
+//! with its test.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal};
 
 use crate::site::Site;
 
-/// The scripts that the codecs' own tests ask.
+/// The scripts that the tests of the codecs use too.
 const PHP: &str = include_str!("../../crates/core/fastcgi/tests/fastcgi/peer.php");
 const SERVLET: &str = include_str!("../../crates/core/ajp/tests/ajp/Peer.java");
 
@@ -26,20 +26,20 @@ const COMPILER: &str = "/usr/share/java/eclipse-jdt-core.jar";
 /// The secret of [`Tomcat`]'s connector.
 pub const SECRET: &str = "not known to others";
 
-/// Name and password of a user of [`Tomcat`]'s manager who may see its status.
+/// Name and password of a user of [`Tomcat`]'s manager who may read its status.
 pub const STATUS_USER: &str = "status:let me see";
 
-/// The same who may do everything by JMX.
+/// Name and password of a user with full access over JMX.
 pub const JMX_USER: &str = "jmx:let me in";
 
-/// How a [`PhpFpm`] differs from the usual.
+/// Options of a [`PhpFpm`] that differ between tests.
 #[derive(Clone, Copy, Debug)]
 pub struct PhpOptions {
-    /// Requests at a time.
+    /// Maximum number of concurrent requests.
     pub workers: u32,
-    /// Of its socket.
+    /// File mode of its socket.
     pub mode: u32,
-    /// Whether it listens on TCP in place of a socket.
+    /// Whether it listens on TCP instead of a Unix socket.
     pub is_tcp: bool,
 }
 
@@ -54,12 +54,12 @@ pub struct PhpFpm {
     process: Child,
     root: Site,
     folder: Site,
-    /// As a config names it.
+    /// The address in the form of a config.
     pub address: String,
 }
 
 impl PhpFpm {
-    /// One of these options.
+    /// Starts php-fpm with these options.
     #[track_caller]
     pub fn start(options: PhpOptions) -> Self {
         let root = Site::new().with("peer.php", PHP).with("index.php", PHP);
@@ -81,7 +81,7 @@ impl PhpFpm {
         let mut process = Command::new("setpriv")
             .args(["--pdeathsig", "TERM", "php-fpm8.2", "--nodaemonize", "-n", "--fpm-config"])
             .arg(folder.path("fpm.conf"))
-            // Its own, with its workers.
+            // A separate process group, with its workers.
             .process_group(0)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -99,12 +99,12 @@ impl PhpFpm {
         self.root.root()
     }
 
-    /// Where it is, beside its scripts.
+    /// The folder of its own files, separate from its scripts.
     pub fn folder(&self) -> &Path {
         self.folder.root()
     }
 
-    /// Lines of a config: a site that is all its.
+    /// Returns config lines of a site that forwards everything to it.
     pub fn lines(&self, of_pool: &str, of_fastcgi: &str) -> String {
         format!(
             "pool = \"php\"\n[[pool]]\nname = \"php\"\nprotocol = \"fastcgi\"\n{of_pool}\n\
@@ -117,7 +117,7 @@ impl PhpFpm {
 }
 
 impl PhpFpm {
-    /// Stops it and its workers without a word: its connections stay, and nothing answers. Until
+    /// Stops it and its workers by SIGSTOP: connections stay open, and nothing answers until
     /// [`PhpFpm::resume`].
     pub fn stop(&self) {
         self.signal_all(Signal::STOP).expect("it runs");
@@ -127,7 +127,7 @@ impl PhpFpm {
         workers.split_whitespace().map(|id| id.parse().expect("an id")).for_each(until_stopped);
     }
 
-    /// Lets them go on.
+    /// Resumes them.
     pub fn resume(&self) {
         self.signal_all(Signal::CONT).expect("it runs");
     }
@@ -139,9 +139,9 @@ impl PhpFpm {
 
 impl Drop for PhpFpm {
     fn drop(&mut self) {
-        // What is stopped does not end.
+        // A stopped process would not end.
         let _ = self.signal_all(Signal::CONT);
-        // Its workers would outlive a kill.
+        // Its workers would survive a SIGKILL of the master.
         let _ = rustix::process::kill_process(Pid::from_child(&self.process), Signal::TERM);
         let _ = self.process.wait();
     }
@@ -156,7 +156,7 @@ pub struct Tomcat {
 }
 
 impl Tomcat {
-    /// One with the smallest packets.
+    /// Starts one with the minimum packet size.
     #[track_caller]
     pub fn start() -> Self {
         assert!(
@@ -203,34 +203,34 @@ impl Tomcat {
         tomcat
     }
 
-    /// Of its connector.
+    /// The address of its AJP connector.
     pub fn address(&self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.port).into()
     }
 
-    /// What it has written to its log since it started.
+    /// Returns its log since the start.
     pub fn log(&self) -> String {
         self.log.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Stops it without a word: its connections stay, and nothing answers. Until [`Tomcat::resume`].
+    /// Stops it by SIGSTOP: connections stay open, and nothing answers until [`Tomcat::resume`].
     pub fn stop(&self) {
         signal(&self.process, Signal::STOP);
         until_stopped(self.process.id());
     }
 
-    /// Lets it go on.
+    /// Resumes it.
     pub fn resume(&self) {
         signal(&self.process, Signal::CONT);
     }
 
-    /// Ends it without a word.
+    /// Kills it by SIGKILL.
     pub fn kill(&mut self) {
         self.process.kill().expect("it runs");
         self.process.wait().expect("it ends");
     }
 
-    /// Lines of a config: a site that is all its.
+    /// Returns config lines of a site that forwards everything to it.
     pub fn lines(&self, of_pool: &str, secret: &str) -> String {
         ajp_lines(of_pool, &secret_file(&self.folder, secret), &self.address().to_string())
     }
@@ -243,7 +243,7 @@ impl Drop for Tomcat {
     }
 }
 
-/// A signal that stops is on its way for a while: waits until all threads of a process have stopped.
+/// Waits until all threads of a process have stopped: a stop signal takes effect with a delay.
 #[track_caller]
 fn until_stopped(id: u32) {
     crate::poll_until(crate::PATIENCE, "all threads have stopped", || {
@@ -262,7 +262,7 @@ fn signal(process: &Child, signal: Signal) {
     rustix::process::kill_process(id, signal).expect("it runs");
 }
 
-/// Lines of a config: a site that is all the AJP server's at `address`.
+/// Returns config lines of a site that forwards everything to the AJP server at `address`.
 pub fn ajp_lines(of_pool: &str, secret_file: &Path, address: &str) -> String {
     format!(
         "pool = \"java\"\n[[pool]]\nname = \"java\"\nprotocol = \"ajp\"\n{of_pool}\n\
@@ -272,12 +272,12 @@ pub fn ajp_lines(of_pool: &str, secret_file: &Path, address: &str) -> String {
     )
 }
 
-/// A file with a secret, in `folder`, for the one who serves.
+/// Writes a file with a secret into `folder`, readable by the serving user.
 pub fn secret_file(folder: &Site, secret: &str) -> PathBuf {
     secret_file_called(folder, "secret", secret)
 }
 
-/// The same, under a name of its own.
+/// Like [`secret_file`], with a given name.
 pub fn secret_file_called(folder: &Site, name: &str, secret: &str) -> PathBuf {
     folder.write(name, format!("{secret}\n"));
     let path = folder.path(name);
@@ -288,7 +288,7 @@ pub fn secret_file_called(folder: &Site, name: &str, secret: &str) -> PathBuf {
     path
 }
 
-/// Reads a log until it says `word`: what it said, and what will grow from then on.
+/// Reads a log until it contains `word`; returns the text so far, and a buffer that receives the rest.
 fn read_until(
     mut log: impl BufRead + Send + 'static,
     word: &str,
@@ -300,7 +300,7 @@ fn read_until(
     }
     let grown = Arc::<Mutex<String>>::default();
     let growing = Arc::clone(&grown);
-    // Read on, so that nobody waits for it.
+    // Keep reading, so that the writer never blocks.
     thread::spawn(move || {
         let mut buffer = [0; 4096];
         while let Ok(n @ 1..) = log.read(&mut buffer) {

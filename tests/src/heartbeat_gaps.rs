@@ -1,12 +1,12 @@
-//! How near the machines of a cluster come to their heartbeat timeouts.
+//! Measures how close the machines of a cluster come to their heartbeat timeouts.
 
 use std::collections::BTreeMap;
 
 use crate::direct::DirectCluster;
 
 impl DirectCluster {
-    /// The longest times between two heartbeats of another dispatcher, and of a node, that a
-    /// dispatcher has heard, in milliseconds.
+    /// Returns the longest times between two heartbeats that a dispatcher received, from another dispatcher
+    /// and from a node, in milliseconds.
     #[track_caller]
     pub fn heartbeat_gaps_ms(&self, dispatcher: &str) -> (u64, u64) {
         let text = self.metrics(dispatcher);

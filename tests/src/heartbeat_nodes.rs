@@ -1,8 +1,8 @@
-//! Nodes that are heartbeats only: they apply each table that they are sent, answer health checks, and
-//! take no packets.
+//! Simulated nodes that only exchange heartbeats: they apply each table they receive, answer health checks,
+//! and process no packets.
 //!
-//! One thread speaks the sealed datagrams of all of them, each from a socket of its own, and another
-//! one answers their checks.
+//! One thread handles the sealed datagrams of all of them, each with its own socket; another one answers
+//! their health checks.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Write};
@@ -22,32 +22,32 @@ use skep_wire::seal::{Endpoint, Key, OpenedDatagram, PeerId};
 use skep_wire::steer::service_hash;
 use skep_wire::table::{Table, TableVersion};
 
-/// From a node's port to the one where it answers health checks.
+/// Offset from a node's port to its port for health checks.
 const CHECK_PORTS: u16 = 10_000;
 
-/// How long a connection is waited for until it is looked whether all is over.
+/// Poll timeout of a wait for connections, after which the end is checked.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
 
-/// Latest tables that are kept, of which each may be the base of the next.
+/// Maximum number of recent tables kept, each a possible base of the next delta.
 const TABLES_KEPT_MAX: usize = 16;
 
-/// What heartbeat nodes say, and to whom.
+/// Parameters of heartbeat nodes.
 #[derive(Clone, Debug)]
 pub struct HeartbeatNodes {
     pub cluster: String,
     pub key: String,
-    /// The dispatcher's name, and its socket.
+    /// The dispatcher's name and socket address.
     pub dispatcher: (String, SocketAddr),
-    /// The address of all of them.
+    /// The address of all nodes.
     pub address: IpAddr,
-    /// Numbers of the nodes. `node-NUMBER` is its name.
+    /// Numbers of the nodes. A node's name is `node-NUMBER`.
     pub numbers: std::ops::RangeInclusive<u16>,
     /// The address of the service.
     pub service: SocketAddr,
     pub interval: Duration,
 }
 
-/// What has come of them; they end when this is dropped.
+/// State of running heartbeat nodes; they end when this is dropped.
 pub struct RunningHeartbeats {
     state: Arc<State>,
 }
@@ -55,16 +55,16 @@ pub struct RunningHeartbeats {
 #[derive(Default)]
 struct State {
     is_over: AtomicBool,
-    /// What each has applied.
+    /// The table version that each node has applied.
     versions: Mutex<BTreeMap<u16, TableVersion>>,
-    /// Nodes that get new connections, by the latest table.
+    /// Number of nodes that receive new connections, by the latest table.
     members: AtomicUsize,
-    /// Tables that came whole, and as deltas.
+    /// Numbers of tables received whole, and as deltas.
     wholes: AtomicUsize,
     deltas: AtomicUsize,
 }
 
-/// Tables that any of them was sent: each is decoded once.
+/// Tables received by any node; each is decoded once.
 #[derive(Default)]
 struct Tables {
     all: Vec<Arc<Table>>,
@@ -86,13 +86,13 @@ impl HeartbeatNodes {
         20_000 + number
     }
 
-    /// The device of a node, which no machine has.
+    /// The MAC address of a node, which no machine has.
     pub fn mac(number: u16) -> Mac {
         let [high, low] = number.to_be_bytes();
         [2, 7, 0, 0, high, low]
     }
 
-    /// Lines of the config.
+    /// Returns the config lines of the nodes.
     pub fn lines(&self) -> String {
         let line = |number| {
             let (address, port) = (self.address, Self::port(number));
@@ -105,12 +105,12 @@ impl HeartbeatNodes {
         self.numbers.clone().map(line).collect()
     }
 
-    /// What they have applied; to be run beside [`HeartbeatNodes::speak`].
+    /// Makes the shared state, to be passed to [`HeartbeatNodes::speak`].
     pub fn running() -> RunningHeartbeats {
         RunningHeartbeats { state: Arc::default() }
     }
 
-    /// Speaks for all of them until `running` is dropped.
+    /// Returns a function that exchanges the heartbeats of all nodes until `running` is dropped.
     pub fn speak(self, running: &RunningHeartbeats) -> impl FnOnce() + Send + use<> {
         let state = Arc::clone(&running.state);
         move || {
@@ -130,13 +130,14 @@ impl HeartbeatNodes {
                         versions.collect();
                     state.members.store(tables.members(), Ordering::Relaxed);
                 }
-                // What comes meanwhile waits in the sockets: looking at a thousand of them is what costs.
+                // Datagrams that arrive meanwhile wait in the sockets: polling a thousand of them is the
+                // expensive part.
                 thread::sleep(Duration::from_millis(2));
             }
         }
     }
 
-    /// Answers health checks of all of them until `running` is dropped.
+    /// Returns a function that answers the health checks of all nodes until `running` is dropped.
     pub fn answer_checks(self, running: &RunningHeartbeats) -> impl FnOnce() + Send + use<> {
         let state = Arc::clone(&running.state);
         move || {
@@ -215,7 +216,7 @@ impl HeartbeatNode {
 }
 
 impl Tables {
-    /// The table of a message that carries one, and whether it came whole.
+    /// Returns the table version of a message that contains a table, and whether the table was whole.
     fn take(&mut self, message: Vec<u8>) -> Option<(TableVersion, bool)> {
         if let Some((_, known)) = self.messages.iter().find(|(known, _)| *known == message) {
             return Some(*known);
@@ -242,7 +243,7 @@ impl Tables {
         Some(known)
     }
 
-    /// Nodes that get new connections of the only service, by the latest table.
+    /// Number of nodes that receive new connections of the only service, by the latest table.
     fn members(&self) -> usize {
         let latest = self.all.iter().max_by_key(|table| table.version);
         let membership = latest.and_then(|table| {
@@ -254,17 +255,17 @@ impl Tables {
 }
 
 impl RunningHeartbeats {
-    /// The table that each has applied, by its number.
+    /// Returns the table version that each node has applied, by node number.
     pub fn versions(&self) -> BTreeMap<u16, TableVersion> {
         self.state.versions.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Nodes that get new connections, by the latest table that any has.
+    /// Returns the number of nodes that receive new connections, by the latest table of any node.
     pub fn members(&self) -> usize {
         self.state.members.load(Ordering::Relaxed)
     }
 
-    /// Tables that came whole, and as deltas.
+    /// Returns the numbers of tables received whole, and as deltas.
     pub fn tables(&self) -> (usize, usize) {
         let read = |count: &AtomicUsize| count.load(Ordering::Relaxed);
         (read(&self.state.wholes), read(&self.state.deltas))
@@ -277,7 +278,7 @@ impl Drop for RunningHeartbeats {
     }
 }
 
-/// Those whose socket has something to read, as soon as one has or after [`LOOK`].
+/// Returns those whose socket is readable, as soon as one is, or after [`LOOK`].
 fn asked<T, S: AsFd>(all: &mut [T], socket: impl Fn(&T) -> &S) -> Vec<&mut T> {
     let entry = |one| PollFd::new(socket(one), PollFlags::IN);
     let mut entries: Vec<PollFd<'_>> = all.iter().map(entry).collect();

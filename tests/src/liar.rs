@@ -1,6 +1,5 @@
-//! A web server that writes what it is told, byte for byte and at any pace: for
-//! origins and nodes that lie. ([`crate::origin::Origin`] is for those that keep to
-//! HTTP.)
+//! A web server that writes arbitrary bytes at any pace, for origins and nodes that misbehave.
+//! ([`crate::origin::Origin`] is for servers that conform to HTTP.)
 
 use std::io::{self, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -14,42 +13,41 @@ use socket2::SockRef;
 use crate::acceptor::Acceptor;
 use crate::origin::{Asked, read};
 
-/// What it does, one after the other, once it was asked. Behind the last it waits
-/// for the next request.
+/// A step of an answer to a request. After the last step, the server waits for the next request.
 #[derive(Clone, Debug)]
 pub enum Act {
     /// Writes this.
     Send(Vec<u8>),
-    /// Writes this byte by byte, with a pause behind each.
+    /// Writes this byte by byte, with a pause after each.
     Drip {
-        /// What to write.
+        /// The bytes to write.
         bytes: Vec<u8>,
-        /// The pause, in milliseconds.
+        /// The pause in milliseconds.
         every_ms: u64,
     },
-    /// Writes this again and again, until the other side has enough.
+    /// Writes this repeatedly until the peer closes.
     Flood {
-        /// What to write.
+        /// The bytes to write.
         piece: Vec<u8>,
-        /// Bytes after which it closes: a victim that takes so much has no bound.
+        /// Bytes after which it closes: a victim that accepts this much has no limit.
         bytes_max: usize,
     },
     /// Waits until the other side closes.
     Hang,
     /// Closes in order.
     Close,
-    /// Breaks the connection off.
+    /// Resets the connection.
     Reset,
 }
 
 impl Act {
-    /// Writes this.
+    /// Writes these bytes.
     pub fn send(bytes: impl AsRef<[u8]>) -> Self {
         Self::Send(bytes.as_ref().to_vec())
     }
 }
 
-/// Connections that may wait to be accepted: as many as the kernel allows by default.
+/// The listen backlog: as large as the kernel allows by default.
 const BACKLOG: i32 = 4096;
 
 type Script = dyn Fn(&Asked) -> Vec<Act> + Send + Sync;
@@ -57,23 +55,23 @@ type Script = dyn Fn(&Asked) -> Vec<Act> + Send + Sync;
 struct Shared {
     script: Mutex<Arc<Script>>,
     is_over: AtomicBool,
-    /// Connections by number, to be closed from outside.
+    /// Open connections by number, so that they can be closed from outside.
     open: Mutex<Vec<(u64, TcpStream)>>,
     next: AtomicU64,
 }
 
-/// A running server. Dropped, it closes its port and all connections.
+/// A running server. Closes its port and all connections when dropped.
 pub struct Liar {
     shared: Arc<Shared>,
     acceptor: Acceptor,
 }
 
 impl Liar {
-    /// One that acts by `script`.
+    /// Starts a server that acts by `script`.
     pub fn start(script: impl Fn(&Asked) -> Vec<Act> + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-        // The standard library's 128 overflow when hundreds come at once: a SYN that finds no
-        // room is sent again after a second, which is longer than some timeouts here.
+        // The standard library's backlog of 128 overflows when hundreds connect at once: a SYN without room
+        // is retried after one second, which exceeds some timeouts here.
         SockRef::from(&listener).listen(BACKLOG).expect("a larger backlog");
         let shared = Arc::new(Shared {
             script: Mutex::new(Arc::new(script)),
@@ -86,29 +84,29 @@ impl Liar {
         Self { shared, acceptor }
     }
 
-    /// Where it is.
+    /// Returns its address.
     pub fn address(&self) -> SocketAddr {
         self.acceptor.address()
     }
 
-    /// The line of a site's config that names it as origin.
+    /// Returns the config line of a site that uses it as origin.
     pub fn line(&self) -> String {
         format!("origins = [\"http://{}\"]\n", self.address())
     }
 
-    /// Acts by another script from now on.
+    /// Replaces the script.
     pub fn follow(&self, script: impl Fn(&Asked) -> Vec<Act> + Send + Sync + 'static) {
         *lock(&self.shared.script) = Arc::new(script);
     }
 
-    /// Closes all connections: who keeps one for later learns it.
+    /// Closes all connections; clients that pool them notice.
     pub fn hang_up(&self) {
         for (_, stream) in lock(&self.shared.open).drain(..) {
             let _ = stream.shutdown(std::net::Shutdown::Both);
         }
     }
 
-    /// Connections that are open.
+    /// Returns the number of open connections.
     pub fn connections(&self) -> usize {
         lock(&self.shared.open).len()
     }
@@ -127,7 +125,7 @@ impl Shared {
         if let Ok(handle) = stream.try_clone() {
             lock(&self.open).push((number, handle));
         }
-        // How a connection ends is the other side's matter.
+        // How the connection ends does not matter here.
         let _ = self.serve(&stream);
         lock(&self.open).retain(|(open, _)| *open != number);
     }
@@ -146,7 +144,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Whether the connection goes on.
+    /// Performs one step; returns whether the connection continues.
     fn act(
         &self,
         mut stream: &TcpStream,
@@ -161,7 +159,7 @@ impl Shared {
                         return Ok(false);
                     }
                     stream.write_all(&[*byte])?;
-                    // The pause is what it is about, and no wait for anything.
+                    // The pause is part of the test case, not a wait for a condition.
                     thread::sleep(Duration::from_millis(*every_ms));
                 }
             }
@@ -180,7 +178,7 @@ impl Shared {
             Act::Close => return Ok(false),
             Act::Reset => {
                 SockRef::from(stream).set_linger(Some(Duration::ZERO))?;
-                // The other handle must not outlive it: the last close resets.
+                // The other handle must be closed too: the last close sends the reset.
                 return Ok(false);
             }
         }

@@ -1,35 +1,34 @@
 //! Black-box tests: real processes, real sockets.
 //!
-//! The tests stand in `tests/tests/`, one file per behaviour; this library is
-//! what they are written with. It knows what users see and nothing of Skep's
-//! insides:
+//! The tests are in `tests/tests/`, one file per behaviour; this library is their toolkit. It uses only what
+//! users can observe, no internals of Skep:
 //!
-//! - [`Skep`]: a running process that dies with its test.
-//! - [`RawClient`]: sends exactly these bytes, reads answers without leniency.
-//! - [`SourceAddress`]: a client address of its own.
-//! - [`Steady`]: a client that reads at a steady rate, slowly.
+//! - [`Skep`]: a running process that is killed with its test.
+//! - [`RawClient`]: sends exact bytes, and parses answers strictly.
+//! - [`SourceAddress`]: a unique client address.
+//! - [`Steady`]: a client that reads slowly at a steady rate.
 //! - [`Site`]: a folder of files; [`content`] tells versions of a file apart.
-//! - [`Load`]: many requests at once, every body verified.
-//! - [`Crowd`]: the right to thousands of connections.
-//! - [`cache::CacheCluster`]: nodes that share their memories, on the loopback.
-//! - [`fake::FakeNode`]: a node that has the key and does as the test likes.
-//! - [`heartbeat_nodes::HeartbeatNodes`]: a thousand nodes of which there are only heartbeats.
-//! - [`freezer::Freezer`]: single threads of a process that stand still.
-//! - [`gateways`]: php-fpm and Tomcat, as Debian has them.
-//! - [`flood`]: millions of requests for objects that are one byte string.
-//! - [`app::App`]: a server of an application that nodes pass requests to.
-//! - [`origin::Origin`]: a web server that nodes get their bytes from.
+//! - [`Load`]: many concurrent requests, with every body verified.
+//! - [`Crowd`]: permission for thousands of connections.
+//! - [`cache::CacheCluster`]: nodes that share their caches, on the loopback.
+//! - [`fake::FakeNode`]: a node that has the key and follows a test's script.
+//! - [`heartbeat_nodes::HeartbeatNodes`]: a thousand simulated nodes that only send heartbeats.
+//! - [`freezer::Freezer`]: freezes single threads of a process.
+//! - [`gateways`]: php-fpm and Tomcat from Debian packages.
+//! - [`flood`]: millions of requests for objects with the same few bytes.
+//! - [`app::App`]: an application server to which nodes forward requests.
+//! - [`origin::Origin`]: a web server from which nodes fetch.
 //! - [`liar::Liar`]: a web server that writes any bytes at any pace.
 //! - [`direct::DirectCluster`]: dispatchers and nodes on the machines of a test bed.
 //! - [`systemd::SystemdMachine`]: a machine of a test bed that runs the units of `packaging/`.
-//! - [`poll_until`]: waits for a condition, never for a time.
+//! - [`poll_until`]: waits for a condition, never for a fixed time.
 //!
-//! Invariants: each test owns its folder and its ports, so tests run in any
-//! order and at once. Whatever a test waits for has a deadline, far above what it
-//! takes: it turns a hang into a message and is no claim about speed.
+//! Invariants: each test owns its folder and its ports, so tests run in any order and concurrently. Every
+//! wait has a deadline, far above the expected time: it turns a hang into a message, and is no requirement of
+//! speed.
 //!
-//! The binary is `$SKEP_BIN`, else `skep` in the folder that cargo built the test
-//! in. Cargo doesn't build it for these tests: `cargo build -p skep` first.
+//! The binary is `$SKEP_BIN`, or else `skep` in the folder into which cargo built the test. Cargo does not
+//! build it for these tests: run `cargo build -p skep` first.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test harness fails by panicking")]
 

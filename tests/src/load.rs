@@ -1,5 +1,5 @@
-//! Load: threads that send the next request when the last reply has ended
-//! (closed loop), and verify every reply.
+//! Load generation: threads that send the next request when the last reply has ended (closed loop), and
+//! verify every reply.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,8 +16,7 @@ use crate::wait::{PATIENCE, poll_until};
 
 type Check = Arc<dyn Fn(&Response) -> Result<(), String> + Send + Sync>;
 
-/// What to send, how, and what must come back. Requests go through the targets
-/// in turn.
+/// The requests of a load and the expected replies. Requests use the targets in turn.
 #[derive(Clone)]
 pub struct Load {
     address: SocketAddr,
@@ -29,18 +28,18 @@ pub struct Load {
     follow: bool,
 }
 
-/// What came of a load.
+/// The results of a load.
 #[derive(Clone, Debug, Default)]
 pub struct LoadReport {
-    /// Requests answered as they should be.
+    /// Number of requests with the expected reply.
     pub ok: u64,
-    /// The others, by what went wrong.
+    /// Numbers of other requests, by the kind of failure.
     pub failed: BTreeMap<String, u64>,
-    /// From the first request to the last reply.
+    /// Time from the first request to the last reply.
     pub elapsed: Duration,
 }
 
-/// A load under way. Stops when dropped.
+/// A running load. Stops when dropped.
 #[derive(Debug)]
 pub struct RunningLoad {
     shared: Arc<Shared>,
@@ -70,7 +69,7 @@ impl Load {
         }
     }
 
-    /// Also GET `target`, which must give `body` with 200.
+    /// Adds a GET of `target`, which must return `body` with 200.
     #[must_use]
     pub fn get(self, target: &str, body: impl Into<Vec<u8>>) -> Self {
         let body = body.into();
@@ -81,7 +80,8 @@ impl Load {
         })
     }
 
-    /// Also GET `target`, which `check` judges; its Err is a word for counting.
+    /// Adds a GET of `target` whose reply `check` verifies; its error is the key under which the failure is
+    /// counted.
     #[must_use]
     pub fn get_checked(
         mut self,
@@ -92,32 +92,31 @@ impl Load {
         self
     }
 
-    /// Number of threads, each with one connection at a time.
+    /// Sets the number of threads, each with one connection at a time.
     #[must_use]
     pub fn threads(self, threads: usize) -> Self {
         Self { threads, ..self }
     }
 
-    /// A new connection for each request.
+    /// Uses a new connection for each request.
     #[must_use]
     pub fn without_keep_alive(self) -> Self {
         Self { keep_alive: false, ..self }
     }
 
-    /// Follow one redirect (302 or 307 to `http://ADDRESS:PORT/...`) and judge
-    /// what comes after it.
+    /// Follows one redirect (302 or 307 to `http://ADDRESS:PORT/...`), and verifies the reply after it.
     #[must_use]
     pub fn following_redirects(self) -> Self {
         Self { follow: true, ..self }
     }
 
-    /// Come from this address.
+    /// Connects from this address.
     #[must_use]
     pub fn from(self, source: SourceAddress) -> Self {
         Self { source: Some(source), ..self }
     }
 
-    /// Sends so many requests, all threads together, and waits for their end.
+    /// Sends this number of requests, over all threads, and waits until they end.
     pub fn run(self, requests: u64) -> LoadReport {
         let running = Self { requests_max: requests, ..self }.start();
         running.join()
@@ -197,25 +196,25 @@ fn follow(response: &Response) -> Result<Response, ClientError> {
 }
 
 impl RunningLoad {
-    /// Requests answered well so far.
+    /// Returns the number of successful requests so far.
     pub fn ok(&self) -> u64 {
         self.shared.ok.load(Ordering::Relaxed)
     }
 
-    /// Requests failed so far.
+    /// Returns the number of failed requests so far.
     pub fn failed(&self) -> u64 {
         self.shared.failed.load(Ordering::Relaxed)
     }
 
-    /// Waits until `more` further requests went well: what was done before it
-    /// has then been under load.
+    /// Waits until `more` further requests have succeeded: anything done before the call has then been under
+    /// load.
     #[track_caller]
     pub fn wait_for_more(&self, more: u64) {
         let goal = self.ok() + more;
         poll_until(PATIENCE, &format!("{more} more good replies"), || self.ok() >= goal);
     }
 
-    /// Ends the load after the requests under way.
+    /// Stops the load after the requests in progress.
     pub fn stop(self) -> LoadReport {
         self.shared.stop.store(true, Ordering::Relaxed);
         self.join()
@@ -241,17 +240,17 @@ impl Drop for RunningLoad {
 }
 
 impl LoadReport {
-    /// Requests that failed.
+    /// Returns the number of failed requests.
     pub fn failures(&self) -> u64 {
         self.failed.values().sum()
     }
 
-    /// Good replies per second.
+    /// Returns the number of successful requests per second.
     pub fn rate(&self) -> f64 {
         self.ok as f64 / self.elapsed.as_secs_f64()
     }
 
-    /// Asserts that no request failed and some went well.
+    /// Asserts that no request failed and some succeeded.
     #[track_caller]
     pub fn assert_clean(&self) {
         assert!(self.failed.is_empty() && self.ok > 0, "{self}");

@@ -1,4 +1,4 @@
-//! Loads of several machines at once.
+//! Loads from several machines at once.
 
 use skep_lab::load::{Report, Running};
 use skep_testbed::Machine;
@@ -9,7 +9,7 @@ use crate::wait::{PATIENCE, poll_until};
 pub struct Loads(Vec<Running>);
 
 impl Loads {
-    /// Begins a load on each of some machines.
+    /// Starts a load on each of these machines.
     pub fn start<'a>(
         machines: impl IntoIterator<Item = &'a Machine>,
         begin: impl Fn(&Machine) -> Running,
@@ -17,17 +17,17 @@ impl Loads {
         Self(machines.into_iter().map(begin).collect())
     }
 
-    /// Successes so far.
+    /// Returns the number of successes so far.
     pub fn succeeded(&self) -> u64 {
         self.0.iter().map(|load| load.progress().succeeded).sum()
     }
 
-    /// Failures so far.
+    /// Returns the number of failures so far.
     pub fn failed(&self) -> u64 {
         self.0.iter().map(|load| load.progress().failed).sum()
     }
 
-    /// Waits until so many more requests have succeeded.
+    /// Waits until this number of further requests have succeeded.
     #[track_caller]
     pub fn wait_for_more(&self, more: u64) {
         let goal = self.succeeded() + more;
@@ -37,8 +37,7 @@ impl Loads {
         assert!(self.succeeded() >= goal, "the load has ended, {} failed", self.failed());
     }
 
-    /// Waits until each of so many downloads has got bytes from now on, or has
-    /// failed.
+    /// Waits until each of `count` downloads has received bytes since the call, or has failed.
     #[track_caller]
     pub fn wait_flowing(&self, count: u64) {
         self.0.iter().for_each(Running::mark);
@@ -46,14 +45,14 @@ impl Loads {
         poll_until(PATIENCE, "bytes in every download", || flowing() + self.failed() >= count);
     }
 
-    /// Waits for their own end.
+    /// Waits until all loads end by themselves.
     #[track_caller]
     pub fn finish(self) -> Vec<Report> {
         poll_until(5 * PATIENCE, "the end of loads", || self.0.iter().all(Running::is_finished));
         self.stop()
     }
 
-    /// Ends them.
+    /// Stops all loads.
     #[track_caller]
     pub fn stop(self) -> Vec<Report> {
         self.0.into_iter().map(|load| load.stop().expect("a load that ran")).collect()

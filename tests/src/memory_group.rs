@@ -1,5 +1,5 @@
-//! What a process costs the machine, as the kernel accounts for it: with memory that is in none of its
-//! own measures, such as pages of closed files in the queues of sockets.
+//! The memory use of a process as the kernel accounts for it, including memory that its own statistics omit,
+//! such as pages of closed files in socket queues.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,10 +9,10 @@ use rustix::process::Pid;
 
 use crate::wait::{PATIENCE, poll_until};
 
-/// Numbers the groups of a test program.
+/// Number of the next group of this test program.
 static COUNT: AtomicU32 = AtomicU32::new(0);
 
-/// A memory cgroup of its own for one process. Drop it after the process has ended.
+/// A separate memory cgroup for one process. Must be dropped after the process has ended.
 #[derive(Debug)]
 pub struct MemoryGroup {
     folder: PathBuf,
@@ -20,7 +20,7 @@ pub struct MemoryGroup {
 }
 
 impl MemoryGroup {
-    /// An empty group; `None`, with a message: this machine or user cannot have one.
+    /// Makes an empty group; `None`, with a message, if this machine or user cannot have one.
     pub fn new() -> Option<Self> {
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("skep-test-{}-{number}", std::process::id());
@@ -41,14 +41,14 @@ impl MemoryGroup {
         None
     }
 
-    /// Accounts for what `pid` takes from now on.
+    /// Adds the process `pid`; memory that it allocates from now on is counted.
     #[track_caller]
     pub fn add(&self, pid: Pid) {
         let number = pid.as_raw_nonzero().to_string();
         fs::write(self.folder.join("cgroup.procs"), number).expect("a group of ours");
     }
 
-    /// Bytes that its process has taken.
+    /// Returns the memory use of its process in bytes.
     #[track_caller]
     pub fn bytes(&self) -> u64 {
         let text = fs::read_to_string(self.folder.join(self.usage)).expect("a group of ours");

@@ -1,4 +1,4 @@
-//! A node with a config of its own: for what `skep serve` has no option for.
+//! A node with its own config, for settings that `skep serve` has no option for.
 
 use std::fs;
 use std::path::Path;
@@ -7,20 +7,20 @@ use crate::node_folder::NodeFolder;
 use crate::process::{Finished, Skep, run_to_end};
 
 impl Skep {
-    /// `skep run` of a config with one node, `n1`, and one site of `root`.
-    /// `settings` are lines of TOML that follow `root` in the site's table.
+    /// Runs `skep run` with a config of one node, `n1`, and one site of `root`. `settings` are lines of TOML
+    /// that follow `root` in the site's table.
     #[track_caller]
     pub fn node(root: &Path, settings: &str) -> Self {
         Self::node_of(&format!("root = \"{}\"\n{settings}", root.display()))
     }
 
-    /// The same with a site that is all in `settings`.
+    /// Like [`Self::node`], with a site that is entirely in `settings`.
     #[track_caller]
     pub fn node_of(settings: &str) -> Self {
         Self::node_in(NodeFolder::new(), settings)
     }
 
-    /// The same with a cluster's key: what is hashed under it has the same hash in each run.
+    /// Like [`Self::node_of`], with a fixed cluster key: keyed hashes are the same in each run.
     pub fn node_with_key_of(settings: &str) -> Self {
         Self::node_in(NodeFolder::new().with_key(), settings)
     }
@@ -33,17 +33,17 @@ impl Skep {
         skep
     }
 
-    /// Writes the config of [`Self::node`] anew; SIGHUP makes it known.
+    /// Rewrites the config of [`Self::node`]; takes effect with SIGHUP.
     pub fn reconfigure(&self, root: &Path, settings: &str) {
         self.folder.as_ref().expect("started by `node`").write(root, settings);
     }
 
-    /// Writes the config of [`Self::node_of`] anew.
+    /// Rewrites the config of [`Self::node_of`].
     pub fn reconfigure_of(&self, settings: &str) {
         self.folder.as_ref().expect("started by `node_of`").write_site(settings);
     }
 
-    /// `skep ARGUMENTS` on this node, to its end.
+    /// Runs `skep ARGUMENTS` against this node until it ends.
     #[track_caller]
     pub fn command(&self, arguments: &[&str]) -> Finished {
         let folder = self.folder.as_ref().expect("started by `node`");
@@ -52,7 +52,7 @@ impl Skep {
         run_to_end(&[arguments, &config].concat())
     }
 
-    /// Writes `text` in the place of the config of [`Self::node`].
+    /// Replaces the config of [`Self::node`] with `text`.
     pub fn reconfigure_raw(&self, text: &str) {
         let folder = self.folder.as_ref().expect("started by `node`");
         fs::write(folder.config(), text).expect("the folder is ours");

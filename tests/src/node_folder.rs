@@ -1,4 +1,4 @@
-//! The folder, the config and the port of a node with a config of its own.
+//! The folder, the config and the port of a node with its own config.
 
 use std::fs::{self, Permissions};
 use std::net::SocketAddr;
@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use crate::port::FreePort;
 use crate::site::Site;
 
-/// What a test of one configured node owns besides the process.
+/// The resources of a test with one configured node, besides the process.
 #[derive(Debug)]
 pub(crate) struct NodeFolder {
     folder: Site,
-    /// Held so that no other test takes it.
+    /// Held so that no other test claims it.
     port: FreePort,
 }
 
@@ -25,12 +25,12 @@ impl NodeFolder {
         self.folder.path("skep.toml")
     }
 
-    /// Writes the config in one step: a reload never reads half of it.
+    /// Writes the config atomically: a reload never reads a partial file.
     pub(crate) fn write(&self, root: &Path, settings: &str) {
         self.write_site(&format!("root = \"{}\"\n{settings}", root.display()));
     }
 
-    /// Gives the cluster a key, which is the same in each test.
+    /// Gives the cluster a key that is the same in each test.
     pub(crate) fn with_key(self) -> Self {
         self.folder.write("key", [b'k'; 32]);
         let mode = Permissions::from_mode(0o600);
@@ -42,12 +42,12 @@ impl NodeFolder {
         self.folder.path("key")
     }
 
-    /// The address of its node.
+    /// Returns the address of its node.
     pub(crate) fn address(&self) -> SocketAddr {
         self.port.address()
     }
 
-    /// The same with a site that is all in `settings`.
+    /// Like [`Self::write`], with a site that is entirely in `settings`.
     pub(crate) fn write_site(&self, settings: &str) {
         let (folder, address) = (self.folder.root().display(), self.port.address());
         let key = self.key();

@@ -1,4 +1,4 @@
-//! Web servers that nodes get their bytes from, in the test's hands.
+//! Origin web servers controlled by a test.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -9,13 +9,13 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use crate::Skep;
 use crate::acceptor::Acceptor;
 
-/// Fields of what is fresh for longer than any test takes.
+/// Header fields of a response that stays fresh longer than any test runs.
 pub const FRESH: &str = "Cache-Control: max-age=3600\r\n";
 
-/// What an origin is asked for first of an object: its first segment.
+/// The first range requested of an object: its first segment.
 pub const HEAD_RANGE: &str = "bytes=0-4194303";
 
-/// A request that came.
+/// A received request.
 #[derive(Clone, Debug)]
 pub struct Asked {
     pub method: String,
@@ -25,12 +25,12 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// Value of a field; its name in lower case.
+    /// Returns the value of a field; its name is in lower case.
     pub fn field(&self, name: &str) -> Option<&str> {
         self.fields.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// The same without a field.
+    /// Returns the request without this field.
     #[must_use]
     pub fn without(&self, name: &str) -> Self {
         let mut asked = self.clone();
@@ -38,7 +38,7 @@ impl Asked {
         asked
     }
 
-    /// Bytes asked for, as far as there are `len`.
+    /// Returns the requested range of bytes, limited to `len`.
     pub fn range(&self, len: usize) -> Option<Range<usize>> {
         let (first, last) = self.field("range")?.strip_prefix("bytes=")?.split_once('-')?;
         let first: usize = first.parse().ok()?;
@@ -47,20 +47,20 @@ impl Asked {
     }
 }
 
-/// What an origin does.
+/// What an origin sends.
 #[derive(Clone, Debug, Default)]
 pub struct Answer {
-    /// Head, to the empty line.
+    /// The head, including the empty line.
     pub head: String,
-    /// What follows it.
+    /// The bytes after the head.
     pub body: Vec<u8>,
-    /// What follows once the origin goes on ([`Origin::go_on`]).
+    /// The bytes sent after [`Origin::go_on`].
     pub rest: Vec<u8>,
-    /// What it does then.
+    /// What follows the answer.
     pub then: Then,
 }
 
-/// What an origin does behind an answer.
+/// What an origin does after an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Then {
     /// Waits for the next request.
@@ -68,7 +68,7 @@ pub enum Then {
     Next,
     /// Closes.
     Close,
-    /// Keeps the connection and says no more.
+    /// Keeps the connection open and sends nothing more.
     Hang,
 }
 
@@ -81,8 +81,7 @@ impl Answer {
         Self { head, body, ..Self::default() }
     }
 
-    /// As a server answers that has `bytes` under `etag`, and knows ranges and
-    /// conditions.
+    /// The answer of a server that has `bytes` with `etag`, and supports ranges and conditional requests.
     pub fn of(asked: &Asked, bytes: &[u8], etag: &str, fields: &str) -> Self {
         let fields = format!("ETag: {etag}\r\n{fields}");
         if asked.field("if-none-match") == Some(etag) {
@@ -104,14 +103,14 @@ impl Answer {
         }
     }
 
-    /// Only the first `bytes` bytes of the body, until the origin goes on.
+    /// Sends only the first `bytes` bytes of the body, until [`Origin::go_on`].
     #[must_use]
     pub fn halt(mut self, bytes: usize) -> Self {
         self.rest = self.body.split_off(bytes);
         self
     }
 
-    /// Only the first `bytes` bytes of the body, then that.
+    /// Sends only the first `bytes` bytes of the body, then does `then`.
     #[must_use]
     pub fn cut(mut self, bytes: usize, then: Then) -> Self {
         self.body.truncate(bytes);
@@ -125,14 +124,14 @@ type Script = dyn Fn(&Asked) -> Answer + Send + Sync;
 struct Shared {
     script: Mutex<Arc<Script>>,
     asked: Mutex<Vec<Asked>>,
-    /// Before each answer.
+    /// Blocks each answer.
     answers: Gate,
-    /// Before the rest of an answer.
+    /// Blocks the rest of an answer.
     rests: Gate,
     is_over: AtomicBool,
 }
 
-/// What threads wait at until it is open.
+/// Blocks threads until it is open.
 struct Gate {
     is_open: Mutex<bool>,
     opened: Condvar,
@@ -156,14 +155,14 @@ impl Gate {
     }
 }
 
-/// A running origin. Dropped, it closes its port and ends all that waits.
+/// A running origin. Closes its port and releases all waiting threads when dropped.
 pub struct Origin {
     shared: Arc<Shared>,
     acceptor: Acceptor,
 }
 
 impl Origin {
-    /// One that answers by `script`.
+    /// Starts an origin that answers by `script`.
     pub fn start(script: impl Fn(&Asked) -> Answer + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         let shared = Arc::new(Shared {
@@ -178,67 +177,66 @@ impl Origin {
         Self { shared, acceptor }
     }
 
-    /// One that has `bytes` under every path.
+    /// Starts an origin that serves `bytes` under every path.
     pub fn of(bytes: impl Into<Vec<u8>>, etag: &'static str, fields: &'static str) -> Self {
         let bytes = bytes.into();
         Self::start(move |asked| Answer::of(asked, &bytes, etag, fields))
     }
 
-    /// One whose n-th answer is `script(n, asked)`.
+    /// Starts an origin whose n-th answer is `script(n, asked)`.
     pub fn counting(script: impl Fn(usize, &Asked) -> Answer + Send + Sync + 'static) -> Self {
         let count = AtomicUsize::new(0);
         Self::start(move |asked| script(count.fetch_add(1, Ordering::SeqCst), asked))
     }
 
-    /// A node alone that gets its bytes from here; `settings` are more lines of its
-    /// site.
+    /// Starts a single node with this origin; `settings` are more lines of its site.
     #[track_caller]
     pub fn node(&self, settings: &str) -> Skep {
         Skep::node_of(&(self.line() + settings))
     }
 
-    /// Answers by another script from now on.
+    /// Replaces the script.
     pub fn follow(&self, script: impl Fn(&Asked) -> Answer + Send + Sync + 'static) {
         *lock(&self.shared.script) = Arc::new(script);
     }
 
-    /// Where it is.
+    /// Returns its URL.
     pub fn url(&self) -> String {
         format!("http://{}", self.acceptor.address())
     }
 
-    /// The line of a site's config that names it.
+    /// Returns the config line of a site that uses it.
     pub fn line(&self) -> String {
         format!("origins = [\"{}\"]\n", self.url())
     }
 
-    /// All requests so far.
+    /// Returns all requests so far.
     pub fn asked(&self) -> Vec<Asked> {
         lock(&self.shared.asked).clone()
     }
 
-    /// The ranges of all requests so far.
+    /// Returns the ranges of all requests so far.
     pub fn ranges(&self) -> Vec<String> {
         let range = |asked: &Asked| asked.field("range").unwrap_or("all").to_owned();
         lock(&self.shared.asked).iter().map(range).collect()
     }
 
-    /// Keeps answers back until [`Self::open`].
+    /// Blocks answers until [`Self::open`].
     pub fn close(&self) {
         self.shared.answers.set(false);
     }
 
-    /// Lets answers go out.
+    /// Unblocks answers.
     pub fn open(&self) {
         self.shared.answers.set(true);
     }
 
-    /// Lets the rests of answers go out that halted.
+    /// Sends the rests of answers that are halted.
     pub fn go_on(&self) {
         self.shared.rests.set(true);
     }
 
-    /// Keeps back the rests of answers that halt from now on.
+    /// Blocks the rests of answers again.
     pub fn halt_again(&self) {
         self.shared.rests.set(false);
     }
@@ -279,14 +277,14 @@ fn serve(shared: &Shared, stream: &TcpStream) -> std::io::Result<()> {
         match answer.then {
             Then::Next => {}
             Then::Close => return Ok(()),
-            // Until the other side has enough.
+            // Until the peer closes.
             Then::Hang => return reader.read_to_end(&mut Vec::new()).map(drop),
         }
     }
     Ok(())
 }
 
-/// The next request, without its body; `None`: the other side has closed.
+/// Reads the next request, without its body; `None` if the peer has closed.
 pub(crate) fn read(reader: &mut BufReader<&TcpStream>) -> std::io::Result<Option<Asked>> {
     let mut lines = Vec::new();
     loop {

@@ -1,4 +1,4 @@
-//! What processes may do, as the kernel tells of each of their threads.
+//! The privileges of processes, as reported by the kernel for each thread.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -17,29 +17,29 @@ const FILTERED: u64 = 2;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Thread {
     pub name: String,
-    /// Real, effective, saved and file system user.
+    /// Real, effective, saved and file system user IDs.
     pub users: Vec<u64>,
-    /// The same of its group.
+    /// Real, effective, saved and file system group IDs.
     pub groups: Vec<u64>,
     /// Supplementary groups.
     pub more_groups: Vec<u64>,
     /// Capabilities: inheritable, permitted, effective, bounding, ambient.
     pub capabilities: [u64; 5],
-    /// Whether programs that it starts gain nothing.
+    /// Whether the no_new_privs flag is set.
     pub no_new_privs: bool,
-    /// Mode of its filter of system calls.
+    /// Mode of its seccomp filter.
     pub seccomp: u64,
 }
 
-/// All threads of a process.
+/// Returns all threads of a process.
 pub fn threads(pid: Pid) -> Vec<Thread> {
     let tasks = fs::read_dir(format!("/proc/{}/task", pid.as_raw_pid())).expect("it runs");
     let texts = tasks.flatten().map(|task| fs::read_to_string(task.path().join("status")));
-    // One that has ended meanwhile is none.
+    // Threads that have ended meanwhile are skipped.
     texts.flatten().map(|text| Thread::parse(&text)).collect()
 }
 
-/// The numbers of a process and of all that come from it, it first.
+/// Returns the IDs of a process and of all its descendants; its own first.
 pub fn family(pid: Pid) -> Vec<Pid> {
     let mut all = vec![pid];
     let mut next = 0;
@@ -55,14 +55,14 @@ pub fn family(pid: Pid) -> Vec<Pid> {
     all
 }
 
-/// The command line of a process.
+/// Returns the command line of a process.
 pub fn command_line(pid: Pid) -> String {
     let line = fs::read(format!("/proc/{}/cmdline", pid.as_raw_pid())).unwrap_or_default();
     String::from_utf8_lossy(&line).replace('\0', " ")
 }
 
-/// Asserts that every thread of a process is the user who serves, with these groups and
-/// nothing else.
+/// Asserts that every thread of a process runs as the unprivileged user, with these supplementary groups and
+/// no other privileges.
 #[track_caller]
 pub fn assert_serves(pid: Pid, more_groups: &[u64]) {
     let user = u64::from(server());
@@ -78,7 +78,7 @@ pub fn assert_serves(pid: Pid, more_groups: &[u64]) {
     }
 }
 
-/// Asserts that a thread has no capability and can gain none.
+/// Asserts that a thread has no capabilities and can gain none.
 #[track_caller]
 pub fn assert_has_nothing(thread: &Thread, line: &str) {
     assert_eq!(thread.capabilities, [0; 5], "capabilities of {} in {line}", thread.name);
@@ -86,11 +86,10 @@ pub fn assert_has_nothing(thread: &Thread, line: &str) {
     assert_eq!(thread.seccomp, FILTERED, "seccomp of {} in {line}", thread.name);
 }
 
-/// What the netguard of a node has beside those where connections are handed off: CAP_NET_BIND_SERVICE.
+/// The additional capability of the netguard of a node with handoff: CAP_NET_BIND_SERVICE.
 pub const HANDOFFS: u64 = 1 << 10;
 
-/// Asserts that every thread of a process has what netguard needs, `beside` the usual, and
-/// nothing else.
+/// Asserts that every thread of a process has the capabilities of netguard, plus `beside`, and no others.
 #[track_caller]
 pub fn assert_guards(pid: Pid, beside: u64) {
     let line = command_line(pid);

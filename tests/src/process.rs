@@ -20,10 +20,10 @@ use skep_testclient::RawClient;
 use crate::node_folder::NodeFolder;
 use crate::wait::{PATIENCE, poll_until};
 
-/// Output kept of one process, in bytes; the rest is read and thrown away.
+/// Maximum output kept of one process, in bytes; the rest is read and discarded.
 const OUTPUT_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// A running process. Killed when dropped, with all it started.
+/// A running process. Killed with all its children when dropped.
 #[derive(Debug)]
 pub struct Skep {
     child: Child,
@@ -32,15 +32,15 @@ pub struct Skep {
     stderr: Output,
     address: Option<SocketAddr>,
     exit: Option<ExitStatus>,
-    /// Time to take down its own children before it is killed.
+    /// Time that it gets to stop its children before it is killed.
     parting: Duration,
     pub(crate) folder: Option<NodeFolder>,
 }
 
-/// A process that ended.
+/// The result of a process that has ended.
 #[derive(Debug)]
 pub struct Finished {
-    /// Exit code; `None` when a signal ended it.
+    /// Exit code; `None` if a signal ended it.
     pub code: Option<i32>,
     /// All of its standard output.
     pub stdout: String,
@@ -48,18 +48,18 @@ pub struct Finished {
     pub stderr: String,
 }
 
-/// Runs `skep ARGUMENTS` to its end.
+/// Runs `skep ARGUMENTS` until it ends.
 ///
 /// # Panics
-/// When it doesn't end within [`PATIENCE`].
+/// If it does not end within [`PATIENCE`].
 #[track_caller]
 pub fn run_to_end(arguments: &[&str]) -> Finished {
     Skep::start(arguments).finish()
 }
 
 impl Skep {
-    /// `skep serve DIR --listen 127.0.0.1:0 ARGUMENTS`, up to its ready line. A
-    /// `--listen` among the arguments replaces that one.
+    /// Runs `skep serve DIR --listen 127.0.0.1:0 ARGUMENTS`, and waits for its ready line. A `--listen` in
+    /// the arguments overrides the first one.
     #[track_caller]
     pub fn serve(dir: &Path, arguments: &[&str]) -> Self {
         let dir = text(dir);
@@ -71,7 +71,7 @@ impl Skep {
         Self::serve_command(Command::new(binary()).args(all))
     }
 
-    /// `command`, which is or becomes a `skep serve`, up to its ready line.
+    /// Runs `command`, which is or becomes a `skep serve`, and waits for its ready line.
     #[track_caller]
     pub fn serve_command(command: &mut Command) -> Self {
         let mut skep = Self::start_command(command);
@@ -79,7 +79,7 @@ impl Skep {
         skep
     }
 
-    /// `skep up DIR --listen 127.0.0.1:0 ARGUMENTS`, up to its ready line.
+    /// Runs `skep up DIR --listen 127.0.0.1:0 ARGUMENTS`, and waits for its ready line.
     #[track_caller]
     pub fn up(dir: &Path, arguments: &[&str]) -> Self {
         let mut all = vec!["up", text(dir), "--listen", "127.0.0.1:0"];
@@ -90,8 +90,8 @@ impl Skep {
         skep
     }
 
-    /// `skep run --config CONFIG ARGUMENTS`, up to its ready line. `address` is
-    /// what [`Self::address`] will be.
+    /// Runs `skep run --config CONFIG ARGUMENTS`, and waits for its ready line. [`Self::address`] will return
+    /// `address`.
     #[track_caller]
     pub fn run(config: &Path, arguments: &[&str], address: SocketAddr) -> Self {
         let mut command = Command::new(binary());
@@ -99,7 +99,7 @@ impl Skep {
         Self::run_command(&mut command, address)
     }
 
-    /// `command`, which is or wraps a `skep run`, up to its ready line.
+    /// Runs `command`, which is or wraps a `skep run`, and waits for its ready line.
     #[track_caller]
     pub fn run_command(command: &mut Command, address: SocketAddr) -> Self {
         let mut skep = Self::start_command(command);
@@ -115,18 +115,18 @@ impl Skep {
         skep
     }
 
-    /// `skep ARGUMENTS`, without waiting for anything.
+    /// Starts `skep ARGUMENTS` without waiting for anything.
     #[track_caller]
     pub fn start(arguments: &[&str]) -> Self {
         Self::start_command(Command::new(binary()).args(arguments))
     }
 
-    /// `command`, whose program may be a wrapper of [`Self::binary`].
+    /// Starts `command`, whose program may be a wrapper of [`Self::binary`].
     #[track_caller]
     pub fn start_command(command: &mut Command) -> Self {
         let arguments: Vec<_> = command.get_args().map(|a| a.to_string_lossy()).collect();
         let arguments = arguments.join(" ");
-        // A group of its own: killing it reaches the children too.
+        // A separate process group, so that a kill includes the children.
         command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let program = command.get_program().to_owned();
         let mut child =
@@ -145,30 +145,30 @@ impl Skep {
         }
     }
 
-    /// Path of the binary under test.
+    /// Returns the path of the binary under test.
     pub fn binary() -> PathBuf {
         binary()
     }
 
-    /// Where it listens, from the ready line.
+    /// Returns its listening address, from the ready line.
     #[track_caller]
     pub fn address(&self) -> SocketAddr {
         self.address.expect("started with a ready line")
     }
 
-    /// A new connection to it.
+    /// Opens a new connection to it.
     #[track_caller]
     pub fn connect(&self) -> RawClient {
         RawClient::connect(self.address())
     }
 
-    /// Sends it a signal.
+    /// Sends a signal to it.
     pub fn signal(&self, signal: Signal) {
         kill_process(self.pid(), signal).expect("it runs and is ours");
     }
 
-    /// Stops it where it is, by SIGSTOP. Returns once none of its threads runs: the
-    /// signal alone leaves each the time until it is interrupted.
+    /// Stops it by SIGSTOP. Returns once none of its threads runs: after the signal, each thread continues
+    /// until it is interrupted.
     #[track_caller]
     pub fn pause(&self) {
         self.signal(Signal::STOP);
@@ -187,7 +187,7 @@ impl Skep {
         self.signal(Signal::CONT);
     }
 
-    /// Waits for its end.
+    /// Waits until it ends.
     #[track_caller]
     pub fn wait_exit(&mut self, deadline: Duration) -> ExitStatus {
         let what = format!("end of skep {}", self.arguments);
@@ -195,13 +195,13 @@ impl Skep {
         self.exit.expect("polled above")
     }
 
-    /// Waits for its end and gives all it said.
+    /// Waits until it ends, and returns all its output.
     #[track_caller]
     pub fn finish(self) -> Finished {
         self.finish_within(PATIENCE)
     }
 
-    /// [`Skep::finish`], for what takes longer.
+    /// Like [`Skep::finish`], with another deadline.
     #[track_caller]
     pub fn finish_within(mut self, deadline: Duration) -> Finished {
         let code = self.wait_exit(deadline).code();
@@ -217,25 +217,25 @@ impl Skep {
         self.exit.is_some()
     }
 
-    /// Its standard output so far.
+    /// Returns its standard output so far.
     pub fn stdout_text(&self) -> String {
         self.stdout.text()
     }
 
-    /// Its standard error so far.
+    /// Returns its standard error so far.
     pub fn stderr_text(&self) -> String {
         self.stderr.text()
     }
 
-    /// Resident memory, and memory files, which are no part of it, in bytes.
+    /// Returns its resident memory plus memory files, which are not included in it, in bytes.
     pub fn memory_bytes(&self) -> u64 {
         let files = self.descriptors().into_iter().filter(|(_, what)| is_memory_file(what));
-        // It may have been closed meanwhile.
+        // The file may have been closed meanwhile.
         let blocks = files.filter_map(|(path, _)| Some(fs::metadata(path).ok()?.blocks()));
         self.rss_bytes() + blocks.sum::<u64>() * 512
     }
 
-    /// Resident memory, in bytes.
+    /// Returns its resident memory in bytes.
     pub fn rss_bytes(&self) -> u64 {
         let status = self.proc_file("status");
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("VmRSS");
@@ -243,12 +243,12 @@ impl Skep {
         kib.parse::<u64>().expect("a number of kB") * 1024
     }
 
-    /// Open descriptors.
+    /// Returns the number of its open descriptors.
     pub fn open_fds(&self) -> usize {
         fs::read_dir(self.proc_path("fd")).expect("it runs and is ours").count()
     }
 
-    /// What is behind its open descriptors, but for memory files: as `/proc` has it, sorted.
+    /// Returns the targets of its open descriptors except for memory files, as listed in `/proc`, sorted.
     pub fn open_but_memory(&self) -> Vec<String> {
         let all = self.descriptors().into_iter().map(|(_, what)| what);
         let mut others: Vec<_> = all.filter(|what| !is_memory_file(what)).collect();
@@ -256,7 +256,7 @@ impl Skep {
         others
     }
 
-    /// Its open descriptors, as a path below `/proc`, and what is behind each.
+    /// Returns its open descriptors, each as a path in `/proc` with its target.
     fn descriptors(&self) -> Vec<(PathBuf, String)> {
         let files = fs::read_dir(self.proc_path("fd")).expect("it runs and is ours");
         let one = |entry: fs::DirEntry| {
@@ -266,20 +266,20 @@ impl Skep {
         files.flatten().filter_map(one).collect()
     }
 
-    /// Connections to [`Self::address`] that it holds. Those that wait to be
-    /// accepted or that it has closed don't count, whatever the client did.
+    /// Returns the number of open connections to [`Self::address`]. Connections not accepted yet, and those
+    /// that it has closed, are not counted, whatever the client did.
     pub fn connections(&self) -> usize {
         self.connections_to(self.address())
     }
 
-    /// The same to another address at which it listens.
+    /// Like [`Self::connections`] for another address at which it listens.
     pub fn connections_to(&self, address: SocketAddr) -> usize {
         let port = format!(":{:04X}", address.port());
         let table = self.proc_file("net/tcp") + &self.proc_file("net/tcp6");
         table.lines().filter(|line| is_held_connection(line, &port)).count()
     }
 
-    /// Processor time of all its threads since its start.
+    /// Returns the processor time of all its threads since its start.
     pub fn cpu_time(&self) -> Duration {
         let threads = fs::read_dir(self.proc_path("task")).expect("it runs");
         let of_thread = |thread: fs::DirEntry| {
@@ -290,13 +290,13 @@ impl Skep {
         threads.flatten().map(of_thread).sum()
     }
 
-    /// Limits its open descriptors from now on; those open stay.
+    /// Limits the number of its open descriptors from now on; open ones stay open.
     pub fn limit_fds(&self, max: u64) {
         let (pid, all) = (self.pid(), crate::privileges::threads(self.pid()));
         let number = |ids: &[u64]| u32::try_from(ids[0]).expect("a number of the kernel");
         let (user, group) = (number(&all[0].users), number(&all[0].groups));
         let limit = move || {
-            // Its own user may, and root only with a capability that not every root has.
+            // Its own user may set the limit; root needs a capability that it may lack.
             let (user, group) = (Uid::from_raw(user), Gid::from_raw(group));
             set_thread_res_gid(group, group, group).expect("root, or it is ours");
             set_thread_res_uid(user, user, user).expect("root, or it is ours");
@@ -306,7 +306,7 @@ impl Skep {
         thread::spawn(limit).join().expect("the limit is set");
     }
 
-    /// Its process number.
+    /// Returns its process ID.
     pub fn pid(&self) -> Pid {
         Pid::from_child(&self.child)
     }
@@ -335,7 +335,7 @@ impl Skep {
         });
     }
 
-    /// Kills what is left of it and its children; they would keep its output open.
+    /// Kills the rest of its process group: surviving children would keep its output open.
     fn kill_group(&self) {
         let _ = kill_process_group(self.pid(), Signal::KILL);
     }
@@ -373,7 +373,7 @@ impl Drop for Skep {
     }
 }
 
-/// What a process writes, read as it comes so that it never waits for us.
+/// The output of a process, read continuously so that the process never blocks.
 #[derive(Debug)]
 struct Output {
     bytes: Arc<Mutex<Vec<u8>>>,
@@ -399,7 +399,7 @@ impl Output {
         String::from_utf8_lossy(&lock(&self.bytes)).into_owned()
     }
 
-    /// All of it; for a process that has ended.
+    /// Returns all of the output of a process that has ended.
     fn whole(&mut self) -> String {
         if let Some(reader) = self.reader.take() {
             reader.join().expect("the reader doesn't panic");
@@ -416,12 +416,11 @@ fn is_memory_file(what: &str) -> bool {
     what.starts_with("/memfd:")
 }
 
-/// Whether a line of /proc/net/tcp is a connection of the local `port` (":1F90")
-/// that some process has open: `sl local remote state queues timer retransmits uid
-/// timeout inode`.
+/// Whether a line of /proc/net/tcp is a connection of the local `port` (":1F90") that a process has open.
+/// Columns: `sl local remote state queues timer retransmits uid timeout inode`.
 fn is_held_connection(line: &str, port: &str) -> bool {
     const LISTEN: &str = "0A";
-    // Nearly all of the lines, thousands on a machine that has just tested, are others'.
+    // Fast path: nearly all lines belong to others, thousands on a machine that has just run tests.
     if !line.contains(port) {
         return false;
     }
@@ -430,7 +429,7 @@ fn is_held_connection(line: &str, port: &str) -> bool {
     local.ends_with(port) && state != LISTEN && inode != "0"
 }
 
-/// The address at the end of the whole line that starts with `prefix`.
+/// Returns the address at the end of the complete line that starts with `prefix`.
 fn ready_address(stdout: &str, prefix: &str) -> Option<SocketAddr> {
     let whole = &stdout[..=stdout.rfind('\n')?];
     let line = whole.lines().find(|line| line.starts_with(prefix))?;
@@ -497,7 +496,7 @@ mod tests {
         poll_until(PATIENCE, "number of the child", || skep.stdout_text().ends_with('\n'));
         let child = skep.stdout_text().trim().to_owned();
         let state = || fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
-        // The shell's child is a shell until it has begun the program.
+        // The child is still a shell until it has executed the program.
         poll_until(PATIENCE, "the child sleeps", || state().contains("sleep"));
         drop(skep);
         poll_until(PATIENCE, "child is gone", || state().is_empty() || state().contains(") Z "));

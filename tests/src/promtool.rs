@@ -1,9 +1,9 @@
-//! What Prometheus's own linter says of a page of metrics.
+//! Checks a metrics page with Prometheus's own linter.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-/// Asserts that `promtool check metrics` has nothing to say of a page.
+/// Asserts that `promtool check metrics` reports nothing for a page.
 #[track_caller]
 pub fn assert_clean(page: &str) {
     let mut promtool = Command::new("promtool")

@@ -1,4 +1,4 @@
-//! Files that are rewritten in place, and replies that may have caught them half-way.
+//! Rewriting files in place, and checks of replies that may contain a partial rewrite.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -8,19 +8,19 @@ use skep_testclient::Response;
 
 use crate::content::version_of;
 
-/// Bytes of one `write` call: the file is half old and half new for a while.
+/// Size of one `write` call in bytes: meanwhile, the file is partly old and partly new.
 const PIECE: usize = 16 * 1024;
 
-/// Writes a file anew without cutting it first, piece by piece.
+/// Overwrites a file piece by piece, without truncating it first.
 pub fn rewrite(path: &Path, bytes: &[u8]) {
     let mut file = OpenOptions::new().write(true).open(path).expect("the file is there");
     bytes.chunks(PIECE).for_each(|piece| file.write_all(piece).expect("room on the disk"));
 }
 
-/// The version of what a whole 200 has, if it names one.
+/// Returns the version of the content of a complete 200 reply if it has an ETag.
 ///
 /// # Panics
-/// If it names one and is of several, or names none and may be kept.
+/// If it has one and mixes versions, or has none but may be stored.
 #[track_caller]
 pub fn version_if_named(reply: &Response) -> Option<u32> {
     if reply.header("etag").is_some() {

@@ -1,17 +1,17 @@
-//! What the processes of a cluster in direct dispatch say of themselves.
+//! Queries of the status of processes in direct dispatch.
 
 use crate::direct::DirectCluster;
 
 impl DirectCluster {
-    /// `skep status --json` of a process.
+    /// Returns the output of `skep status --json` of a process.
     #[track_caller]
     pub fn whole_status(&self, name: &str) -> serde_json::Value {
         let text = self.control(name, &["status", "--json"]);
         serde_json::from_str(&text).expect("JSON of ours")
     }
 
-    /// Packets that met this fate in a machine's program, as its process last
-    /// counted them.
+    /// Returns the number of packets with this verdict in a machine's XDP program, as last counted by its
+    /// process.
     #[track_caller]
     pub fn packets(&self, name: &str, verdict: &str) -> u64 {
         let status = self.whole_status(name);
@@ -20,7 +20,8 @@ impl DirectCluster {
         count.and_then(|it| it["packets"].as_u64()).unwrap_or(0)
     }
 
-    /// How often these dispatchers have become active so far, the first at its start included.
+    /// Returns the number of times that these dispatchers have become active so far, including the first at
+    /// start.
     pub fn claims(&self, dispatchers: &[String]) -> usize {
         let became =
             |line: &&str| line.contains(" active with epoch ") && !line.contains(" is active");
@@ -28,8 +29,7 @@ impl DirectCluster {
         dispatchers.iter().map(claims).sum()
     }
 
-    /// A node as a dispatcher sees it: its state, and its connections as it
-    /// last reported them.
+    /// Returns a dispatcher's view of a node: its state, and its last reported number of connections.
     #[track_caller]
     pub fn node_seen(&self, dispatcher: &str, node: &str) -> Option<(String, u64)> {
         let status = self.whole_status(dispatcher);

@@ -2,8 +2,8 @@
 
 use skep_testbed::Machine;
 
-/// TCP segments that a machine has sent again: each a packet that was lost, or
-/// that came so late that it was taken for lost.
+/// Returns the number of TCP segments that a machine has retransmitted: each was lost, or so late that it was
+/// considered lost.
 pub fn sent_again(machine: &Machine) -> u64 {
     let read = || std::fs::read_to_string("/proc/thread-self/net/snmp").unwrap_or_default();
     let text = machine.run(read).unwrap_or_default();

@@ -8,17 +8,17 @@ use tempfile::TempDir;
 
 use crate::content;
 
-/// A user who owns nothing.
+/// A user that owns nothing.
 pub const NOBODY: u32 = 65_534;
 
-/// Who serves where root starts Skep: the user `skep` if there is one, else `nobody`.
+/// Returns the user that serves if root starts Skep: `skep` if it exists, or else `nobody`.
 pub fn server() -> u32 {
     let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
     let own = passwd.lines().find_map(|line| line.strip_prefix("skep:")?.split(':').nth(1));
     own.and_then(|uid| uid.parse().ok()).unwrap_or(NOBODY)
 }
 
-/// A temporary folder; gone with the test.
+/// A temporary folder; removed with the test.
 #[derive(Debug)]
 pub struct Site {
     dir: TempDir,
@@ -31,8 +31,8 @@ impl Default for Site {
 }
 
 impl Site {
-    /// An empty folder, which the user who serves can read and write: that of the test,
-    /// or, as root serves nobody, `nobody`.
+    /// Makes an empty folder that the serving user can read and write: the user of the test, or, if that is
+    /// root, the unprivileged user.
     pub fn new() -> Self {
         let site = Self::guarded();
         if rustix::process::geteuid().is_root() {
@@ -42,7 +42,7 @@ impl Site {
         site
     }
 
-    /// An empty folder that the user who serves can read only.
+    /// Makes an empty folder that the serving user can only read.
     pub fn guarded() -> Self {
         let dir = tempfile::Builder::new()
             .prefix("skep-test-")
@@ -51,7 +51,7 @@ impl Site {
         Self { dir: dir.expect("a temporary folder") }
     }
 
-    /// Adds a file, and the folders on its way.
+    /// Adds a file and its parent folders.
     #[must_use]
     pub fn with(self, name: &str, bytes: impl AsRef<[u8]>) -> Self {
         self.write(name, bytes);
@@ -64,22 +64,21 @@ impl Site {
         self.with(name, content::version(1, len))
     }
 
-    /// Writes a file anew, in place.
+    /// Writes a file in place.
     pub fn write(&self, name: &str, bytes: impl AsRef<[u8]>) {
         let path = self.path(name);
         fs::create_dir_all(path.parent().expect("a file has a folder")).expect("make folders");
         fs::write(path, bytes).expect("write a file");
     }
 
-    /// Puts a new file in the place of the old one in one step, as careful
-    /// deployments do.
+    /// Replaces a file atomically by a new one, as careful deployments do.
     pub fn replace(&self, name: &str, bytes: impl AsRef<[u8]>) {
         let fresh = format!("{name}.new");
         self.write(&fresh, bytes);
         fs::rename(self.path(&fresh), self.path(name)).expect("rename a file");
     }
 
-    /// Cuts a file to `len` bytes.
+    /// Truncates a file to `len` bytes.
     pub fn truncate(&self, name: &str, len: u64) {
         let file = fs::OpenOptions::new().write(true).open(self.path(name));
         file.and_then(|file| file.set_len(len)).expect("truncate a file");
@@ -95,12 +94,12 @@ impl Site {
         std::os::unix::fs::symlink(target, self.path(name)).expect("make a link");
     }
 
-    /// Path of a file of the folder.
+    /// Returns the path of a file in the folder.
     pub fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 
-    /// The folder.
+    /// Returns the path of the folder.
     pub fn root(&self) -> &Path {
         self.dir.path()
     }

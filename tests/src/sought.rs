@@ -1,38 +1,38 @@
-//! Samples of metrics: what became of segments that nodes sought.
+//! Metric samples: the outcomes of segment lookups by nodes.
 
-/// Got from where they come from.
+/// Read from the origin or the disk.
 pub const ORIGIN: &str = "skep_cluster_cache_total{outcome=\"origin\"}";
 
-/// Filled remotely: got from where they come from by a node with more room, and read
-/// along.
+/// Filled remotely: a node with more free memory read the segment from the origin, and this node streamed it
+/// from there.
 pub const REMOTE_FILLS: &str = "skep_cluster_cache_total{outcome=\"remote_fill\"}";
 
-/// Got from a node that has them.
+/// Read from a node that has the segment.
 pub const PEER: &str = "skep_cluster_cache_total{outcome=\"peer_hit\"}";
 
-/// Got from their owner, for want of a coordinator.
+/// Read from the segment's owner, as no coordinator was available.
 pub const OWNER: &str = "skep_cluster_cache_total{outcome=\"owner\"}";
 
-/// A node broke off, or was not reached.
+/// A node broke the connection off, or was unreachable.
 pub const LOST: &str = "skep_cluster_cache_total{outcome=\"lost\"}";
 
-/// A node said no.
+/// A node refused.
 pub const REFUSED: &str = "skep_cluster_cache_total{outcome=\"refused\"}";
 
-/// A node was said to have them, and did not.
+/// A node did not have a segment that the directory listed for it.
 pub const DIRECTORY_ERROR: &str = "skep_cluster_cache_total{outcome=\"directory_error\"}";
 
 /// The coordinator did not answer.
 pub const SILENT: &str = "skep_cluster_cache_total{outcome=\"silent\"}";
 
-/// All of these: the first one asked gave nothing, and others were asked, in the end the origin.
+/// All failures of the first source, after which others were tried, in the end the origin.
 pub const DOUBTS: [&str; 4] = [LOST, REFUSED, DIRECTORY_ERROR, SILENT];
 
-/// Not got from anywhere.
+/// Not available from any source.
 pub const FAILED: &str = "skep_cluster_cache_total{outcome=\"failed\"}";
 
-/// Bytes from where they come from.
+/// Bytes read from the origin or the disk.
 pub const ORIGIN_BYTES: &str = "skep_cluster_cache_bytes_total{from=\"origin\"}";
 
-/// Bytes from other nodes' memories.
+/// Bytes read from the memory of other nodes.
 pub const PEER_BYTES: &str = "skep_cluster_cache_bytes_total{from=\"peer\"}";

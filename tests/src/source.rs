@@ -1,4 +1,4 @@
-//! Clients with an address of their own: all of 127.0.0.0/8 is this machine.
+//! Clients with unique addresses: all of 127.0.0.0/8 is local.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
@@ -12,13 +12,11 @@ use socket2::{Domain, Socket, Type};
 
 use crate::wait::PATIENCE;
 
-/// Below the ports that [`crate::FreePort`] hands out, and below the kernel's
-/// range: a port there that somebody bound is lost to all who leave the choice to
-/// the kernel.
+/// Below the ports of [`crate::FreePort`] and below the kernel's ephemeral range: a port there that is bound
+/// explicitly would be unavailable to everyone who lets the kernel choose.
 const PORTS: std::ops::Range<u16> = 1_024..20_000;
 
-/// An address of the loopback that no other client has; clones share it. It has
-/// ports for some 19,000 connections.
+/// A loopback address that no other client has; clones share it. It has ports for about 19,000 connections.
 #[derive(Clone, Debug)]
 pub struct SourceAddress {
     address: Ipv4Addr,
@@ -26,12 +24,12 @@ pub struct SourceAddress {
 }
 
 impl SourceAddress {
-    /// A fresh address: one of 16 million by chance, so that connections of
-    /// earlier runs, still waiting in the kernel, don't hold its ports.
+    /// Makes a new address: a random one of 16 million, so that connections of earlier runs that the kernel
+    /// still keeps do not occupy its ports.
     #[expect(clippy::new_without_default, reason = "each is another one")]
     pub fn new() -> Self {
         let [a, b, c, ..] = RandomState::new().build_hasher().finish().to_be_bytes();
-        // Not 127.0.x.x, where everybody else is.
+        // Not 127.0.x.x, which everything else uses.
         let address = Ipv4Addr::new(127, a.max(1), b, c.clamp(1, 254));
         Self { address, next_port: Arc::new(AtomicU16::new(PORTS.start)) }
     }
@@ -40,10 +38,10 @@ impl SourceAddress {
         self.address
     }
 
-    /// Asks `server` for `target` of `host` from this address, and reads nothing yet.
+    /// Sends a request for `target` of `host` to `server` from this address, without reading the reply.
     ///
     /// # Panics
-    /// When that fails.
+    /// If that fails.
     #[track_caller]
     pub fn ask(&self, server: SocketAddr, host: &str, target: &str) -> RawClient {
         let mut client = self.connect(server);
@@ -54,7 +52,7 @@ impl SourceAddress {
     /// Connects from this address.
     ///
     /// # Panics
-    /// When that fails.
+    /// If that fails.
     #[track_caller]
     pub fn connect(&self, address: SocketAddr) -> RawClient {
         match self.try_connect(address) {
@@ -63,7 +61,7 @@ impl SourceAddress {
         }
     }
 
-    /// Connects from this address, or tells why not.
+    /// Connects from this address, or returns the error.
     pub fn try_connect(&self, address: SocketAddr) -> Result<RawClient, ClientError> {
         let connect = || -> io::Result<_> {
             let socket = self.bound_socket()?;
@@ -73,8 +71,8 @@ impl SourceAddress {
         RawClient::over(connect().map_err(|error| ClientError::Connect(error.kind()))?)
     }
 
-    /// A socket on the next port that is free. A server that listens on 0.0.0.0
-    /// holds its port on every address.
+    /// Makes a socket on the next free port. A server that listens on 0.0.0.0 occupies its port on every
+    /// address.
     fn bound_socket(&self) -> io::Result<Socket> {
         loop {
             let port = self.next_port.fetch_add(1, Ordering::Relaxed);

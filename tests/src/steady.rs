@@ -1,4 +1,4 @@
-//! Clients that take what they get at a steady rate, slow on purpose.
+//! Clients that read at a steady rate, slowly on purpose.
 
 use std::io::Read;
 use std::net::{SocketAddr, TcpStream};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use skep_testclient::{ClientError, RawClient, Response};
 
-/// Reads in a second.
+/// Number of reads per second.
 const READS_PER_S: u64 = 20;
 
 /// A client that reads at a steady rate.
@@ -18,10 +18,10 @@ pub struct Steady {
 }
 
 impl Steady {
-    /// Asks `address` for `target`, and reads the head.
+    /// Requests `target` from `address`, and reads the head of the reply.
     ///
     /// # Panics
-    /// When there is none.
+    /// If there is none.
     #[track_caller]
     pub fn get(address: SocketAddr, target: &str, rate_bytes_s: u64) -> (Self, Response) {
         let mut client = RawClient::connect(address);
@@ -30,18 +30,18 @@ impl Steady {
         (Self { client, rate_bytes_s }, head)
     }
 
-    /// The same of one that has its head already, and reads as fast as it can.
+    /// Makes one from a client that has read the head already, and that reads as fast as it can.
     pub fn fast(client: RawClient) -> Self {
         Self { client, rate_bytes_s: u64::MAX }
     }
 
-    /// Reads `bytes` bytes of the body, or what came before the server closed.
+    /// Reads `bytes` bytes of the body, or fewer if the server closes.
     pub fn read(&mut self, bytes: usize) -> Vec<u8> {
         let began = Instant::now();
         let mut body = self.client.take_buffered(bytes);
         let piece = (self.rate_bytes_s / READS_PER_S).max(1) as usize;
         while body.len() < bytes {
-            // The pause is the client's, not a wait for anything.
+            // The pause paces the client; it waits for no condition.
             let due = Duration::from_secs_f64(body.len() as f64 / self.rate_bytes_s as f64);
             thread::sleep(due.saturating_sub(began.elapsed()));
             let wanted = piece.min(bytes - body.len());
@@ -53,14 +53,14 @@ impl Steady {
         body
     }
 
-    /// Reads what else comes, as fast as it does.
+    /// Reads the rest until the connection is closed, at full speed.
     #[track_caller]
     pub fn read_to_close(&mut self) -> Vec<u8> {
         self.client.read_to_close()
     }
 }
 
-/// Reads up to `bytes` bytes once. False: that was the end.
+/// Performs one read of at most `bytes` bytes; false at the end of the stream.
 fn read_some(
     mut stream: &TcpStream,
     bytes: usize,

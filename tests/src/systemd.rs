@@ -1,8 +1,8 @@
 //! Machines of a test bed with systemd as process 1, for the units of `packaging/`.
 //!
-//! systemd runs in namespaces of its own on a small root, and in a control group of its own; the
-//! network and bpffs are those of the bed's machine, so that the rest of the cluster is reached as
-//! usual. Units are installed as `docs/operate/direct.md` says.
+//! systemd runs in its own namespaces on a minimal root, in its own control group; the network and bpffs are
+//! those of the bed's machine, so that the rest of the cluster is reachable as usual. Units are installed as
+//! described in `docs/operate/direct.md`.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -19,23 +19,23 @@ use crate::wait::{PATIENCE, poll_until, skip};
 /// Makes the machine, and becomes its process 1.
 const BOOT: &str = include_str!("systemd.sh");
 
-/// The units under test.
+/// The folder of the units under test.
 const PACKAGING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../packaging");
 
-/// What the machine is made with, what its units run but for `skep`, and what looks at them.
+/// Programs that make the machine, that its units run besides `skep`, and that inspect them.
 const PROGRAMS: [&str; 8] = ["umount", "sh", "chmod", "chown", "mkdir", "rm", "sleep", "systemctl"];
 
-/// Targets that every service and these units name; nothing else is wanted by them.
+/// Targets that every service and these units refer to, and that need nothing else.
 const TARGETS: [&str; 4] = ["sysinit", "basic", "shutdown", "network-online"];
 
-/// Where all units write their output.
+/// The log file of all units.
 const LOG: &str = "var/log/units.log";
 
-/// Output in a file, as there is no journal.
+/// Redirects output to a file, as there is no journal.
 const SERVICE_DROP_IN: &str = "[Service]\nStandardOutput=append:/var/log/units.log\n\
                                StandardError=append:/var/log/units.log\n";
 
-/// How `skep.service` ended.
+/// Logs how `skep.service` ended.
 const SKEP_DROP_IN: &str =
     "[Service]\nExecStopPost=/bin/sh -c 'echo skep.service ended: $EXIT_CODE $EXIT_STATUS'\n";
 
@@ -43,10 +43,10 @@ const PASSWD: &str = "root:x:0:0::/root:/bin/sh\nskep:x:990:990::/var/lib/skep:/
                       skep-netguard:x:991:991::/:/bin/sh\nnobody:x:65534:65534::/:/bin/sh\n";
 const GROUP: &str = "root:x:0:\nskep:x:990:\nskep-netguard:x:991:\nnogroup:x:65534:\n";
 
-/// Number of the group `skep`.
+/// ID of the group `skep`.
 const SKEP_GROUP: u32 = 990;
 
-/// A machine under systemd; ends, with all that runs on it, when dropped.
+/// A machine with systemd; ends with all its processes when dropped.
 pub struct SystemdMachine<'a> {
     cluster: &'a DirectCluster,
     name: String,
@@ -58,8 +58,8 @@ pub struct SystemdMachine<'a> {
 }
 
 impl<'a> SystemdMachine<'a> {
-    /// Boots systemd on a machine of a cluster, where the units for it are installed and do not
-    /// run; `None`, said loudly, where control groups are not ours.
+    /// Boots systemd on a machine of a cluster, with its units installed but not started; `None`, reported
+    /// loudly, if control groups are not writable.
     #[track_caller]
     pub fn boot(cluster: &'a DirectCluster, name: &str) -> Option<Self> {
         let machine = cluster.machine(name);
@@ -90,14 +90,14 @@ impl<'a> SystemdMachine<'a> {
         Some(machine)
     }
 
-    /// What systemd is doing.
+    /// Returns the state of systemd and its jobs.
     fn jobs(&self) -> String {
         let said = ["is-system-running", "list-jobs"].map(|what| self.nsenter(&[what]).output());
         let said = said.into_iter().flatten().flat_map(|it| [it.stdout, it.stderr].concat());
         String::from_utf8_lossy(&said.collect::<Vec<u8>>()).into_owned()
     }
 
-    /// `systemctl ARGUMENTS`; what it says on success.
+    /// Runs `systemctl ARGUMENTS`, and returns its output on success.
     #[track_caller]
     pub fn systemctl(&self, arguments: &[&str]) -> String {
         let output = self.nsenter(arguments).output().expect("nsenter runs");
@@ -106,7 +106,7 @@ impl<'a> SystemdMachine<'a> {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    /// The number of this run of a unit; `None` while it does not run.
+    /// Returns the ID of the current invocation of a unit; `None` while it does not run.
     #[track_caller]
     pub fn invocation(&self, unit: &str) -> Option<String> {
         let said = self.systemctl(&["show", "--property=ActiveState,InvocationID", unit]);
@@ -121,12 +121,12 @@ impl<'a> SystemdMachine<'a> {
         self.systemctl(&["kill", "--kill-who=main", "--signal", signal, unit]);
     }
 
-    /// What all units have said so far.
+    /// Returns the output of all units so far.
     pub fn log(&self) -> String {
         String::from_utf8_lossy(&fs::read(self.root.join(LOG)).unwrap_or_default()).into_owned()
     }
 
-    /// How units failed, as systemd and they say it.
+    /// Returns the status and logs of failed units.
     fn failures(&self) -> String {
         let status = self.nsenter(&["status", "--all", "--no-pager", "skep*"]).output();
         let status = status.map(|output| output.stdout).unwrap_or_default();
@@ -143,7 +143,7 @@ impl<'a> SystemdMachine<'a> {
 
 impl Drop for SystemdMachine<'_> {
     fn drop(&mut self) {
-        // Its parent ends once all on the machine have.
+        // The parent ends after all processes of the machine.
         let _ = kill_process(self.init, Signal::KILL);
         let waited = crate::wait::holds_within(PATIENCE, || self.parent.has_exited());
         let group = format!("/sys/fs/cgroup/{}", self.group);
@@ -154,7 +154,7 @@ impl Drop for SystemdMachine<'_> {
     }
 }
 
-/// Process 1, as this machine numbers it.
+/// Waits for process 1, and returns its process ID outside the namespace.
 #[track_caller]
 fn wait_child(parent: &Skep) -> Pid {
     let pid = parent.pid();
@@ -171,7 +171,7 @@ fn wait_child(parent: &Skep) -> Pid {
     child.expect("polled above")
 }
 
-/// What is particular to the machine `name`; `systemd.sh` adds the rest.
+/// Writes the files specific to the machine `name`; `systemd.sh` adds the rest.
 fn make_root(root: &Path, cluster: &DirectCluster, name: &str) {
     let write = |path: &str, text: &str| {
         let path = root.join(path);
@@ -201,7 +201,7 @@ fn make_root(root: &Path, cluster: &DirectCluster, name: &str) {
     install_config(root, cluster, name, &write);
 }
 
-/// As `docs/operate/direct.md` says.
+/// Installs the units as described in `docs/operate/direct.md`.
 fn install_units(write: &dyn Fn(&str, &str)) {
     let read = |file: &str| fs::read_to_string(Path::new(PACKAGING).join(file)).expect("a unit");
     for unit in ["skep.service", "skep-netguard@.service"] {
@@ -212,7 +212,7 @@ fn install_units(write: &dyn Fn(&str, &str)) {
     write("etc/systemd/system/service.d/output.conf", SERVICE_DROP_IN);
 }
 
-/// The cluster's config with the paths of an installation, and its key.
+/// Installs the cluster's config, with the paths of an installation, and its key.
 fn install_config(root: &Path, cluster: &DirectCluster, name: &str, write: &dyn Fn(&str, &str)) {
     let config = fs::read_to_string(cluster.path(&format!("{name}.toml"))).expect("it is ours");
     let path = |name: &str| cluster.path(name).display().to_string();
@@ -230,7 +230,7 @@ fn install_config(root: &Path, cluster: &DirectCluster, name: &str, write: &dyn 
     }
 }
 
-/// The file of a program of `tools.txt`.
+/// Returns the path of a program of `tools.txt`.
 fn program_file(program: &str) -> PathBuf {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path).map(|folder| folder.join(program));

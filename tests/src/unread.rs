@@ -1,4 +1,4 @@
-//! A log that nobody reads: a pipe at standard error that is full.
+//! A log that nobody reads: standard error is a full pipe.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -9,7 +9,7 @@ use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
 
 use crate::Site;
 
-/// See the module. It has room until it is filled.
+/// See the module. Writes succeed until [`Self::fill`].
 pub struct UnreadLog {
     path: PathBuf,
     pipe: File,
@@ -17,7 +17,7 @@ pub struct UnreadLog {
 }
 
 impl UnreadLog {
-    /// An empty pipe.
+    /// Makes an empty pipe.
     pub fn new() -> Self {
         let folder = Site::guarded();
         let path = folder.path("log");
@@ -28,12 +28,12 @@ impl UnreadLog {
         Self { path, pipe, _folder: folder }
     }
 
-    /// From now on writing to it waits for ever.
+    /// Fills the pipe: from now on writes to it block for ever.
     pub fn fill(&mut self) {
         while self.pipe.write(&[b'\n'; 512]).is_ok() {}
     }
 
-    /// Arguments of `sh`, by which it becomes the program that is named after them, with this as
+    /// Returns arguments of `sh` that make it execute the program named after them, with this pipe as
     /// standard error.
     pub fn arguments(&self) -> [String; 2] {
         ["-c".to_owned(), format!("exec \"$0\" \"$@\" 2> '{}'", self.path.display())]

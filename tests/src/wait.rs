@@ -1,4 +1,4 @@
-//! Waiting for conditions, and what the machine lets a test do.
+//! Waiting for conditions, and limits that the machine sets for a test.
 
 use std::fs::File;
 use std::io::Write;
@@ -8,26 +8,23 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// The deadline of whatever should happen soon: so long that a loaded machine
-/// makes no failure of it.
+/// Deadline for whatever should happen soon: long enough that a loaded machine causes no failure.
 pub const PATIENCE: Duration = skep_testclient::PATIENCE;
 
-/// How often a condition is looked at. Waiting ends with the condition; this only
-/// bounds how late that is noticed.
+/// Polling interval of conditions. It only bounds the delay until a condition that holds is noticed.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
-/// Ends what goes on beside a test: threads of a scope, which waits for them also when
-/// the test fails.
+/// Ends activities that run beside a test in threads of a scope, which waits for them even if the test fails.
 #[derive(Debug, Default)]
 pub struct End(AtomicBool);
 
 impl End {
-    /// Whether it has come.
+    /// Whether the end was signalled.
     pub fn has_come(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }
 
-    /// It comes when what this gives is dropped, by a panic, too.
+    /// Returns a guard that signals the end when dropped, even by a panic.
     #[must_use]
     pub fn with_this(&self) -> impl Drop + '_ {
         struct Comes<'a>(&'a AtomicBool);
@@ -43,13 +40,13 @@ impl End {
 /// Waits until `holds` is true.
 ///
 /// # Panics
-/// With `what`, when it isn't within `deadline`.
+/// With `what`, if it does not hold within `deadline`.
 #[track_caller]
 pub fn poll_until(deadline: Duration, what: &str, holds: impl FnMut() -> bool) {
     assert!(holds_within(deadline, holds), "waited {deadline:?} in vain: {what}");
 }
 
-/// Waits until `holds` is true; false if it isn't within `deadline`.
+/// Waits until `holds` is true; returns false if it does not hold within `deadline`.
 pub fn holds_within(deadline: Duration, mut holds: impl FnMut() -> bool) -> bool {
     let start = Instant::now();
     while !holds() {
@@ -61,19 +58,18 @@ pub fn holds_within(deadline: Duration, mut holds: impl FnMut() -> bool) -> bool
     true
 }
 
-/// The right to hold thousands of connections: one test at a time, else together
-/// they meet the limit of descriptors.
+/// Permission to hold thousands of connections: for one test at a time, as several together would exceed the
+/// limit of descriptors.
 #[derive(Debug)]
 pub struct Crowd {
     _claim: File,
 }
 
 impl Crowd {
-    /// Waits for the right to `count` connections and raises the limit of open
-    /// descriptors of this process, and of those that it starts from now on, as
-    /// far as allowed. `None`, said loudly: that is not far enough.
+    /// Waits for permission to have `count` connections, and raises the limit of open descriptors of this
+    /// process and its future children as far as allowed. `None`, reported loudly, if that is not enough.
     pub fn of(count: u64) -> Option<Self> {
-        /// For all else that a test and its servers have open.
+        /// Descriptors for everything else that a test and its servers have open.
         const OTHERS: u64 = 500;
         let limit = getrlimit(Resource::Nofile).maximum;
         let raised = Rlimit { current: limit, maximum: limit };
@@ -89,9 +85,8 @@ impl Crowd {
     }
 }
 
-/// Says loudly that this machine can't show what the test is about. Return from
-/// the test after it.
+/// Reports loudly that this machine cannot run the test. The test should return after it.
 pub fn skip(reason: &str) {
-    // Not by `eprintln!`, which the runner keeps to itself when a test passes.
+    // Not `eprintln!`, whose output the runner hides if a test passes.
     let _ = writeln!(std::io::stderr(), "SKIPPED: {reason}");
 }

@@ -1,16 +1,15 @@
-//! `cargo xtask bpf`: the packet programs from C to the committed objects.
+//! `cargo xtask bpf`: compiles the packet programs in C to the committed objects.
 //!
-//! Objects are committed, so that nobody needs clang to build Skep. They are
-//! the same bytes on every machine with the same clang: no path of the machine
-//! and no time is in them. `--check` builds anew and compares; with another
-//! clang, or without one, it says so and lets pass.
+//! Objects are committed so that building Skep does not require clang. They are byte-identical on every
+//! machine with the same clang version: they contain neither paths nor times. `--check` recompiles and
+//! compares; with another version of clang, or without clang, it reports that and succeeds.
 
 use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// The clang that the committed objects are of.
+/// The clang version of the committed objects.
 const CLANG_VERSION: &str = "14.0.6";
 
 const PROGRAMS: [&str; 4] = ["dispatch_xdp", "dispatch_tc", "node", "pass"];
@@ -28,7 +27,7 @@ pub(crate) fn build(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Compiles all programs and compares them with what is committed.
+/// Compiles all programs, and compares them with the committed objects.
 pub(crate) fn check(root: &Path) -> Result<()> {
     if let Some(obstacle) = obstacle() {
         eprintln!("SKIPPED: bpf: {obstacle}; objects of clang {CLANG_VERSION} not compared");
@@ -54,7 +53,7 @@ fn compare(root: &Path, directory: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Why this machine cannot make the objects, if it can't.
+/// Why this machine cannot compile the objects, if it can't.
 fn obstacle() -> Option<String> {
     let Ok(output) = Command::new("clang").arg("--version").output() else {
         return Some("clang not found (Debian's packages clang and llvm)".to_owned());
@@ -74,7 +73,7 @@ fn is_version(line: &str) -> bool {
 
 fn compile(root: &Path, program: &str, directory: &Path) -> Result<()> {
     let object = directory.join(format!("{program}.o"));
-    // Where Debian has the kernel's headers of this machine's kind.
+    // Debian's folder of the kernel headers for this architecture.
     let include = format!("-I/usr/include/{}-linux-gnu", std::env::consts::ARCH);
     let mut clang = Command::new("clang");
     clang
@@ -87,7 +86,7 @@ fn compile(root: &Path, program: &str, directory: &Path) -> Result<()> {
         .arg("-o")
         .arg(&object);
     run(clang)?;
-    // Debug sections go; types (.BTF) stay, since maps are told in them.
+    // Debug sections are removed; types (.BTF) are kept, since maps are defined in them.
     let mut strip = Command::new("llvm-strip");
     strip.arg("-g").arg(&object);
     run(strip)

@@ -1,10 +1,9 @@
-//! `cargo xtask deny`: licences, duplicate versions and sources of what we
-//! depend on, by the rules of `deny.toml`.
+//! `cargo xtask deny`: checks licences, duplicate versions and sources of dependencies, by the rules of
+//! `deny.toml`.
 //!
-//! `cargo-deny` reads them when it is installed. It takes minutes to build, so
-//! where it is absent the same three checks run here, over `cargo metadata`.
-//! The output says which of the two it was. Advisories need a database from
-//! the network and are not part of this: `cargo deny check advisories`.
+//! Uses `cargo-deny` if it is installed. Building that takes minutes, so otherwise the same three checks run
+//! here, over `cargo metadata`. The output states which of the two was used. Advisories need a database from
+//! the network and are not included: `cargo deny check advisories`.
 
 mod licence;
 mod rules;
@@ -53,11 +52,11 @@ struct Package {
     name: String,
     version: String,
     licence: Option<String>,
-    /// Where cargo gets it; `None` for a path in this repo.
+    /// The source from which cargo gets it; `None` for a path in this repo.
     source: Option<String>,
 }
 
-/// What cargo would build for `targets`.
+/// The packages that cargo would build for `targets`.
 fn packages(root: &Path, targets: &[String]) -> Result<Vec<Package>> {
     let mut command = Command::new(env!("CARGO"));
     command.args(["metadata", "--format-version=1", "--locked"]).current_dir(root);
@@ -84,7 +83,7 @@ fn parse_metadata(metadata: &Value) -> Result<Vec<Package>> {
     packages.context("cargo metadata has a package without name or version")
 }
 
-/// One line for each breach of a rule.
+/// One line for each violation of a rule.
 fn faults(packages: &[Package], rules: &Rules) -> Vec<String> {
     let mut faults: Vec<String> =
         packages.iter().flat_map(|package| faults_of(package, rules)).collect();
@@ -109,7 +108,7 @@ fn faults_of(package: &Package, rules: &Rules) -> Vec<String> {
     faults
 }
 
-/// Packages that would be built in two versions without an exception.
+/// Packages that would be built in two versions, without an exception.
 fn duplicates(packages: &[Package], rules: &Rules) -> Vec<String> {
     let mut versions: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for package in

@@ -1,11 +1,10 @@
-//! Files that are written from code: `cargo xtask gen` writes them, `tidy`
-//! compares.
+//! Files generated from code: `cargo xtask gen` writes them, `tidy` compares them.
 
 use std::path::Path;
 
 use anyhow::{Context, Result};
 
-/// A committed file and the function that knows what must stand in it.
+/// A committed file, and the function that returns its expected content.
 struct Generated {
     path: &'static str,
     make: fn() -> String,
@@ -25,8 +24,7 @@ pub(crate) fn write(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Generated files that differ from what would be written, each with the first line, from
-/// 1, that does.
+/// Generated files that differ from their expected content, each with the first line, from 1, that differs.
 pub(crate) fn stale(root: &Path) -> impl Iterator<Item = (&'static str, usize)> {
     FILES.iter().filter_map(move |file| {
         let line = first_difference(&(file.make)(), &read(root, file.path))?;
@@ -34,7 +32,7 @@ pub(crate) fn stale(root: &Path) -> impl Iterator<Item = (&'static str, usize)> 
     })
 }
 
-/// The file's text; a missing file reads as empty, so it differs.
+/// The file's text; a missing file is treated as empty, so it differs.
 fn read(root: &Path, path: &str) -> String {
     std::fs::read_to_string(root.join(path)).unwrap_or_default()
 }

@@ -1,8 +1,7 @@
-//! Checks and generators of the repo: `cargo xtask help`.
+//! Checks and generators of the repo: see `cargo xtask help`.
 //!
-//! Written in the project's language, so that a rule is a function with tests
-//! and runs the same for people and for CI. No command here needs root (some tests
-//! do), and only `gen` and `bpf` write to the work tree.
+//! Written in the project's language, so that a rule is a function with tests and runs in the same way for
+//! people and in CI. No command needs root (some tests do), and only `gen` and `bpf` write to the work tree.
 
 #![forbid(unsafe_code)]
 

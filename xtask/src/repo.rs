@@ -1,7 +1,7 @@
-//! The work tree as the checks see it: Rust sources, manifests, pages.
+//! The work tree as seen by the checks: Rust sources, manifests, pages.
 //!
-//! Read once, then handed to the rules, which do no I/O of their own. Paths
-//! are relative to the root and written with `/`.
+//! It is read once, then passed to the rules, which do no I/O of their own. Paths are relative to the root
+//! and use `/`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,31 +10,31 @@ use anyhow::{Context, Result};
 
 use crate::source::Source;
 
-/// Folders that hold nothing of ours: build output and what fuzzers grow.
+/// Folders without files of the project: build output, and the corpora of fuzzers.
 const SKIPPED: &[&str] = &["target", ".git", "corpus", "artifacts"];
 
 /// A text file that is not Rust source.
 pub(crate) struct Page {
-    /// Path from the root.
+    /// Path relative to the root.
     pub(crate) path: String,
     /// The whole file.
     pub(crate) text: String,
 }
 
-/// Every file that some rule reads.
+/// All files that some rule reads.
 pub(crate) struct Repo {
-    /// Where the tree stands.
+    /// The root folder of the tree.
     pub(crate) root: PathBuf,
-    /// Every `.rs` file.
+    /// All `.rs` files.
     pub(crate) sources: Vec<Source>,
-    /// Every `Cargo.toml`.
+    /// All `Cargo.toml` files.
     pub(crate) manifests: Vec<Page>,
-    /// Every `.md` file.
+    /// All `.md` files.
     pub(crate) pages: Vec<Page>,
 }
 
 impl Repo {
-    /// Reads the tree that this program was built from.
+    /// Reads the tree from which this program was built.
     pub(crate) fn load() -> Result<Self> {
         let root = root();
         let mut repo =

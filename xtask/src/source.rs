@@ -1,9 +1,8 @@
-//! A Rust file as the rules read it: text beside the same text with comments
-//! and the insides of literals blanked, so that brackets and words can be
-//! counted without a parser.
+//! A Rust file as seen by the rules: its text, and the same text with comments and the contents of literals
+//! blanked, so that brackets and words can be counted without a parser.
 //!
-//! Invariant: `code` has the length and the line breaks of `text`; an offset
-//! means the same place in both.
+//! Invariant: `code` has the length and the line breaks of `text`; an offset denotes the same position in
+//! both.
 
 use std::ops::Range;
 
@@ -11,19 +10,19 @@ mod lexer;
 
 /// One `.rs` file.
 pub(crate) struct Source {
-    /// Path from the root of the repo.
+    /// Path relative to the root of the repo.
     pub(crate) path: String,
-    /// The file as it stands.
+    /// The unmodified content.
     pub(crate) text: String,
-    /// The same, with comments and the insides of literals blanked.
+    /// The same, with comments and the contents of literals blanked.
     pub(crate) code: String,
 }
 
 /// An attribute: `#[…]` or `#![…]`.
 pub(crate) struct Attribute {
-    /// From `#` to behind `]`.
+    /// From `#` to after `]`.
     pub(crate) range: Range<usize>,
-    /// Whether it is `#![…]` and so speaks for what encloses it.
+    /// Whether it is `#![…]` and so applies to what encloses it.
     pub(crate) inner: bool,
 }
 
@@ -38,19 +37,19 @@ pub(crate) struct Function {
 }
 
 impl Source {
-    /// Takes a file in.
+    /// Creates a source from its path and text.
     pub(crate) fn new(path: impl Into<String>, text: impl Into<String>) -> Self {
         let text = text.into();
         let code = lexer::blank(&text);
         Self { path: path.into(), text, code }
     }
 
-    /// Line of an offset, from 1.
+    /// The line of an offset, from 1.
     pub(crate) fn line_of(&self, offset: usize) -> usize {
         1 + self.code.as_bytes()[..offset].iter().filter(|&&byte| byte == b'\n').count()
     }
 
-    /// Whether the file marks itself as a table of cases, exempt from sizes.
+    /// Whether the file is marked as a table of cases, which is exempt from size limits.
     pub(crate) fn is_table(&self) -> bool {
         self.text
             .lines()
@@ -58,7 +57,7 @@ impl Source {
             .any(|line| line.trim() == "//! tidy: table")
     }
 
-    /// Offsets of `token` in code, where it is not part of a longer word.
+    /// Offsets of `token` in code where it is not part of a longer word.
     pub(crate) fn find(&self, token: &str) -> Vec<usize> {
         let bytes = self.code.as_bytes();
         let word_at = |at: usize| bytes.get(at).is_some_and(|&byte| is_word(char::from(byte)));
@@ -71,7 +70,7 @@ impl Source {
         self.code.match_indices(token).map(|(at, _)| at).filter(|&at| is_whole(at)).collect()
     }
 
-    /// All attributes in order.
+    /// All attributes, in order.
     pub(crate) fn attributes(&self) -> Vec<Attribute> {
         let bytes = self.code.as_bytes();
         let mut found = Vec::new();
@@ -86,13 +85,13 @@ impl Source {
         found
     }
 
-    /// All functions that have a body, also those inside macros and functions.
+    /// All functions with a body, including those inside macros and functions.
     pub(crate) fn functions(&self) -> Vec<Function> {
         self.find("fn").into_iter().filter_map(|start| self.function_at(start)).collect()
     }
 
-    /// What an attribute speaks for: the item or statement after an outer one,
-    /// the enclosing block or file of an inner one.
+    /// The range to which an attribute applies: the item or statement after an outer one, the enclosing block
+    /// or file of an inner one.
     pub(crate) fn governed_by(&self, attribute: &Attribute) -> Range<usize> {
         if !attribute.inner {
             return attribute.range.start..self.item_end(attribute.range.end);
@@ -115,8 +114,7 @@ impl Source {
         ranges
     }
 
-    /// Offset of the bracket that closes the one at `open`; the end of the
-    /// file when it is missing.
+    /// Offset of the bracket that closes the one at `open`; the end of the file if it is missing.
     pub(crate) fn closing(&self, open: usize) -> usize {
         let mut depth = 0usize;
         for (at, &byte) in self.code.as_bytes().iter().enumerate().skip(open) {
@@ -144,7 +142,7 @@ impl Source {
         Some(Function { name, line, lines: last - line + 1 })
     }
 
-    /// The `{` of a function's body; `None` for a declaration.
+    /// Offset of the `{` of a function's body; `None` for a declaration.
     fn body_open(&self, from: usize) -> Option<usize> {
         let bytes = self.code.as_bytes();
         let mut at = from;
@@ -159,7 +157,7 @@ impl Source {
         None
     }
 
-    /// End of the item, statement, field or arm that starts behind `from`.
+    /// End of the item, statement, field or arm that starts after `from`.
     fn item_end(&self, from: usize) -> usize {
         let bytes = self.code.as_bytes();
         let shape = Shape::of(self.behind_attributes(from));
@@ -177,8 +175,8 @@ impl Source {
         at
     }
 
-    /// Whether what has the given shape ends with the block that opens at
-    /// `open`; `match … {}.method()` goes on.
+    /// Whether an item of the given shape ends with the block that opens at `open`; `match … {}.method()`
+    /// continues.
     fn block_ends(&self, open: usize, shape: Shape) -> bool {
         let behind = self.code.get(self.closing(open) + 1..).unwrap_or_default().trim_start();
         match shape {
@@ -188,7 +186,7 @@ impl Source {
         }
     }
 
-    /// The code behind `from` and behind the attributes that come first.
+    /// The code after `from` and after any attributes there.
     fn behind_attributes(&self, from: usize) -> &str {
         let mut rest = self.code[from..].trim_start();
         while rest.starts_with("#[") {
@@ -212,7 +210,7 @@ impl Source {
     }
 }
 
-/// How the end of what an attribute speaks for is recognised.
+/// How the end of an attribute's range is determined.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Shape {
     /// Ends with its block or with `;`: functions, modules, types.
@@ -239,7 +237,7 @@ impl Shape {
     }
 }
 
-/// Whether an attribute keeps what follows out of the shipped program.
+/// Whether an attribute excludes what follows from the shipped program.
 fn is_test_only(attribute: &str) -> bool {
     let inside = attribute.trim_start_matches(['#', '!', '[']).trim_end_matches(']').trim();
     let is_cfg = inside.starts_with("cfg(") && !inside.contains("not(test)");

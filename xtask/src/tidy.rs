@@ -1,8 +1,7 @@
-//! `cargo xtask tidy`: the rules that no compiler knows.
+//! `cargo xtask tidy`: the rules that the compiler does not check.
 //!
-//! A rule is a pure function from text to findings, with tests that show it
-//! find and let pass. All rules run, all findings are printed; one is enough
-//! to fail. A rule never changes a file.
+//! A rule is a pure function from text to findings, with tests of what it finds and what it accepts. All
+//! rules run, and all findings are printed; one is enough to fail. A rule never changes a file.
 
 mod absences;
 mod circles;
@@ -34,7 +33,7 @@ pub(crate) struct Finding {
 }
 
 impl Finding {
-    /// Of `rule`, at a line (from 1) of a file; `what` says what to do.
+    /// A finding of `rule` at a line (from 1) of a file; `what` states what to do.
     pub(crate) fn new(
         path: &str,
         line: usize,

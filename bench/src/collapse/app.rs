@@ -1,4 +1,4 @@
-//! The application: every page takes half a second, however many are asked for, and each computation is counted.
+//! The application: every page takes half a second, regardless of the load, and each computation is counted.
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
@@ -13,15 +13,15 @@ use tokio::time::sleep;
 use super::page_body;
 use crate::limits::COMPUTATION;
 
-/// Longest head of a request, in bytes: ours have a few hundred.
+/// Maximum length of a request's head, in bytes: ours have a few hundred.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 
-/// Computations so far, by path.
+/// The number of computations so far, by path.
 #[derive(Clone, Default)]
 pub(super) struct Computations(Arc<Mutex<HashMap<String, u64>>>);
 
 impl Computations {
-    /// Of a path.
+    /// The number of computations of a path.
     pub(super) fn of(&self, path: &str) -> u64 {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(path).copied().unwrap_or(0)
     }
@@ -32,7 +32,7 @@ impl Computations {
     }
 }
 
-/// Starts it on a thread that ends with this process; its port, and what it counts.
+/// Starts the application on a thread that ends with this process; returns its port and its counts.
 pub(super) fn start() -> Result<(u16, Computations)> {
     let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     listener.set_nonblocking(true)?;
@@ -48,7 +48,7 @@ async fn serve(listener: std::net::TcpListener, computations: Computations) {
     let Ok(listener) = TcpListener::from_std(listener) else { return };
     while let Ok((stream, _)) = listener.accept().await {
         let computations = computations.clone();
-        // What a node closes is over.
+        // It is no error if a node closes the connection.
         tokio::spawn(async move { drop(answer(stream, computations).await) });
     }
 }
@@ -75,7 +75,7 @@ async fn answer(mut stream: TcpStream, computations: Computations) -> std::io::R
     }
 }
 
-/// What nobody may share below /private, and all may elsewhere.
+/// The response of a path: private below /private, and cacheable elsewhere.
 fn response(path: &str) -> String {
     let may = if path.starts_with("/private") { "private" } else { "max-age=600" };
     let body = page_body(path);

@@ -1,4 +1,4 @@
-//! The clients: all are connected, and all ask at the same moment.
+//! The clients: all are connected, and send their requests at the same moment.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use tokio::time::timeout;
 use super::page_body;
 use crate::limits::ANSWER_TIMEOUT;
 
-/// Times from the moment at which all ask to the end of each page, in milliseconds, in ascending order. An error if any
-/// client gets something else.
+/// Returns the times from the common request to the end of each page, in milliseconds, in ascending order.
+/// Fails if any client receives something else.
 pub(super) fn ask_at_once(ports: &[u16], clients: u32, path: &str) -> Result<Vec<f64>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
@@ -41,11 +41,11 @@ pub(super) fn ask_at_once(ports: &[u16], clients: u32, path: &str) -> Result<Vec
     })
 }
 
-/// One request, up to the whole page.
+/// Sends one request, and reads the whole page.
 async fn ask(mut stream: TcpStream, path: &str) -> Result<()> {
     stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: bench\r\n\r\n").as_bytes()).await?;
     let (wanted, mut read) = (page_body(path), Vec::new());
-    // Nothing follows the page, since nothing else is asked for on its connection.
+    // Nothing follows the page, since there is no other request on its connection.
     while !read.ends_with(wanted.as_bytes()) {
         let n = stream.read_buf(&mut read).await?;
         ensure!(n > 0, "a node closed its connection after {} bytes", read.len());

@@ -1,4 +1,4 @@
-//! The cluster: four nodes and their dispatcher, which counts for all of them.
+//! The cluster: four nodes, and their dispatcher, which coordinates all of them.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -17,7 +17,7 @@ const CONFIG: &str = include_str!("../../peers/skep-collapse.toml");
 
 const DISPATCHER: &str = "dispatcher";
 
-/// What nodes say of the application's server once they send it requests.
+/// The metric by which nodes report that the application's server is up.
 const UP: &str = "skep_pool_server_up{pool=\"app\",server=\"one\"} 1";
 
 /// A running cluster.
@@ -27,7 +27,7 @@ pub(super) struct Cluster {
 }
 
 impl Cluster {
-    /// Starts all processes, and waits until the nodes are linked and the application is up at each.
+    /// Starts all processes, and waits until the nodes are linked and the application is up at each of them.
     pub(super) fn start(skep: &Path, dir: &Path, app_port: u16) -> Result<Self> {
         fs::create_dir_all(dir)?;
         let key = dir.join("key");
@@ -51,7 +51,7 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Where each node serves clients.
+    /// The port of each node for clients.
     pub(super) fn ports(&self) -> Vec<u16> {
         self.processes.iter().skip(1).map(|(_, server)| server.port).collect()
     }
@@ -82,14 +82,14 @@ impl Cluster {
             && self.processes.iter().skip(1).all(is_up)
     }
 
-    /// Nodes that are linked with the coordinator.
+    /// The number of nodes linked to the coordinator.
     fn linked(&self) -> Result<usize> {
         let status: serde_json::Value =
             serde_json::from_str(&self.ask(DISPATCHER, "/api/v1/status")?)?;
         Ok(status["cache"]["nodes"].as_array().map_or(0, Vec::len))
     }
 
-    /// Asks a process for what it says of itself.
+    /// Queries the management API of a process.
     fn ask(&self, name: &str, path: &str) -> Result<String> {
         let socket = self.dir.join("state").join(format!("{name}.sock"));
         Ok(RawClient::try_connect_local(&socket)?.ask(path).try_response()?.text())

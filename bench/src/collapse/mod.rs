@@ -1,5 +1,5 @@
-//! A thousand clients of a cluster ask at once for one page, which takes half a second: how often is it computed, and
-//! how long do they wait? One page may be shared, another turns out to be private.
+//! A thousand clients of a cluster request one page at once, which takes half a second: how often it is
+//! computed, and how long the clients wait. One page may be shared, another turns out to be private.
 
 mod app;
 mod clients;
@@ -15,14 +15,14 @@ use crate::results::{
     Collapse, CollapseRow, CollapseSample, MachineDescription, Results, quantile,
 };
 
-/// The rows: what they are called, and the folder of the page.
+/// The rows: their names, and the folder of the page.
 const ROWS: [(&str, &str); 3] = [
     ("may be shared", "/shared"),
     ("turns out to be private", "/private"),
     ("is known to be private", "/private"),
 ];
 
-/// Measures all rows, each round with pages that nobody knows yet. Returns how many rows are not sound.
+/// Measures all rows; each round uses new pages. Returns the number of rows that are not sound.
 pub(crate) fn run(
     bench: &Bench,
     machine: MachineDescription,
@@ -52,7 +52,7 @@ fn measure(bench: &Bench, rows: &mut [CollapseRow]) -> Result<()> {
     let (port, computations) = app::start()?;
     let cluster = Cluster::start(&bench.places.skep, &bench.dir().join("collapse"), port)?;
     let ports = cluster.ports();
-    // Nodes connect with each other, and know the coordinator's answers.
+    // Has nodes connect to each other, and exchange the coordinator's answers once.
     ask_at_once(&ports, COLLAPSE_NODES as u32, "/shared/first").context("the first page")?;
     for round in 1..=bench.rounds {
         println!("skep-bench: Collapse, round {round} of {}", bench.rounds);
@@ -76,7 +76,7 @@ fn measure(bench: &Bench, rows: &mut [CollapseRow]) -> Result<()> {
     Ok(())
 }
 
-/// The page of a path: 1 KiB of it.
+/// The page of a path, of 1 KiB.
 fn page_body(path: &str) -> String {
     let line = format!("<p>{path} was computed</p>\n");
     line.repeat(1024 / line.len()) + "<!-- the end -->"

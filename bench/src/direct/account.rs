@@ -1,9 +1,8 @@
-//! Who used the processor: all of the bed, the dispatcher's processes, others.
+//! CPU time by user: all of the bed, the dispatcher's processes, and others.
 //!
-//! The work of a bed's kernels is done in the name of the packet's sender,
-//! or by ksoftirqd. So the time of all processes of the bed, clients included,
-//! with that of ksoftirqd is what its machines cost together, whatever else
-//! runs here.
+//! The work of a bed's kernels is charged to the packet's sender, or done by ksoftirqd. So the time of all
+//! processes of the bed, including clients, plus that of ksoftirqd is the total cost of its machines,
+//! independent of what else runs.
 
 use std::fs;
 
@@ -11,24 +10,24 @@ use anyhow::{Context, Result};
 
 use crate::process::{Server, softirq_ns};
 
-/// Kernel times since boot, in nanoseconds.
+/// CPU times since boot, in nanoseconds.
 #[derive(Clone, Copy)]
 pub(super) struct CpuAccount {
     nodes_ns: u64,
     dispatcher_ns: u64,
     softirq_ns: u64,
-    /// All cores, all processes.
+    /// All cores and processes.
     busy_ns: u64,
 }
 
-/// What was used between two looks, in nanoseconds.
+/// CPU time used between two readings, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Used {
-    /// Nodes, dispatcher, ksoftirqd; the client's time is not in it.
+    /// Nodes, dispatcher and ksoftirqd, without the client.
     pub(super) servers_ns: u64,
     /// Processes of the dispatcher's machine.
     pub(super) dispatcher_ns: u64,
-    /// All cores, all processes.
+    /// All cores and processes.
     pub(super) busy_ns: u64,
 }
 
@@ -57,13 +56,13 @@ impl CpuAccount {
     }
 }
 
-/// Nanoseconds of a tick of `/proc` (proc(5)).
+/// Nanoseconds per tick of `/proc` (proc(5)).
 pub(super) fn tick_ns() -> u64 {
     1_000_000_000 / rustix::param::clock_ticks_per_second().max(1)
 }
 
-/// Busy time of all cores, and the softirq part of it. Fields: user, nice,
-/// system, idle, iowait, irq, softirq, steal (proc(5)).
+/// The busy time of all cores, and the part of it spent in softirqs. Fields: user, nice, system, idle,
+/// iowait, irq, softirq, steal (proc(5)).
 fn all_cores(stat: &str) -> Option<[u64; 2]> {
     let line = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
     let mut ticks = line.split_whitespace().map_while(|word| word.parse::<u64>().ok());
@@ -72,8 +71,8 @@ fn all_cores(stat: &str) -> Option<[u64; 2]> {
     Some([(user + nice + system + irq + softirq + steal) * tick_ns(), softirq * tick_ns()])
 }
 
-/// Whether this kernel keeps softirq time apart from that of the process in
-/// whose name it is spent (`CONFIG_IRQ_TIME_ACCOUNTING`, as in Debian's).
+/// Whether this kernel accounts softirq time separately from the process to which it is charged
+/// (`CONFIG_IRQ_TIME_ACCOUNTING`, as in Debian's kernels).
 fn softirq_is_apart() -> bool {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let config = fs::read_to_string(format!("/boot/config-{}", release.trim()));

@@ -1,5 +1,5 @@
-//! wrk in the bed's client: a thread for each node, so that the client is the
-//! same whether it asks the nodes themselves or the one address before them.
+//! wrk on the bed's client, with a thread for each node, so that the client is the same whether it connects
+//! to the nodes directly or to the one address in front of them.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -15,8 +15,8 @@ use crate::limits::{DIRECT_NODES, WRK_TIMEOUT_SECONDS};
 use crate::process::Server;
 use crate::results::Flow;
 
-/// Gives each thread its address; at the end, one line for us, with the ticks
-/// that wrk itself used (fields 14 and 15 of `/proc/self/stat`).
+/// Assigns each thread its address; prints one line at the end, with the ticks that wrk itself used (fields
+/// 14 and 15 of `/proc/self/stat`).
 const SCRIPT: &str = r#"
 local addresses, next_address = { @ADDRESSES@ }, 0
 setup = function(thread)
@@ -33,20 +33,20 @@ done = function(summary, latency, requests)
 end
 "#;
 
-/// The client, and what it asks.
+/// The client and its targets.
 pub(super) struct Client<'a> {
     pub(super) machine: &'a Machine,
-    /// For its script.
+    /// The folder of its script.
     pub(super) dir: &'a Path,
     pub(super) nodes: &'a [Server],
     pub(super) addresses: &'a [SocketAddr],
-    /// What stands before the nodes, and its address.
+    /// The server in front of the nodes, and its address.
     pub(super) dispatcher: &'a Server,
     pub(super) target: SocketAddr,
 }
 
 impl Client<'_> {
-    /// Loads the nodes, `through` what stands before them or not.
+    /// Loads the nodes, `through` the server in front of them or directly.
     pub(super) fn run(&self, load: &Load, through: bool, seconds: u32) -> Result<Flow> {
         interrupt::check()?;
         let target = [self.target];
@@ -89,13 +89,13 @@ impl Client<'_> {
     }
 }
 
-/// Addresses as a Lua table's fields.
+/// Addresses as the fields of a Lua table.
 fn lua(addresses: &[SocketAddr]) -> String {
     let one = |address: &SocketAddr| format!("{{ \"{}\", {} }}", address.ip(), address.port());
     addresses.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
-/// What wrk counted.
+/// The counts that wrk printed.
 #[derive(Debug, PartialEq)]
 struct Said {
     seconds: f64,

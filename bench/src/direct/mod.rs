@@ -1,11 +1,10 @@
-//! Direct dispatch in a test bed (`testbed/`): short requests on new connections,
-//! and large replies, through Skep's packet programs, through two-way proxies
-//! on the dispatcher's machine, and at the nodes themselves, which is the limit.
+//! Direct dispatch in a test bed (`testbed/`): short requests on new connections, and large replies, through
+//! Skep's packet programs, through two-way proxies on the dispatcher's machine, and directly to the nodes,
+//! which is the limit.
 //!
-//! Every measurement through a way comes right after the same one at the nodes
-//! themselves, so that ratios hold on a machine whose load changes. The servers
-//! behind are the same in all rows. Nothing is pinned to a core: in a bed the
-//! work of a dispatcher's kernel is done on the core of the packet's sender.
+//! Every measurement through a way directly follows the same one at the nodes, so that ratios are valid on a
+//! machine whose load changes. The upstream servers are the same in all rows. Nothing is pinned to a core: in
+//! a bed the work of a dispatcher's kernel is done on the core of the packet's sender.
 
 mod account;
 mod client;
@@ -25,19 +24,19 @@ use crate::limits::{DOWNLOAD_CONNECTIONS, LINK_BITS_S, SHORT_CONNECTIONS, WARM_U
 use crate::peers::SKEP;
 use crate::results::{Direct, DirectRow, DirectTable, Flow, Pair, Results};
 
-/// What names of rows of an earlier build begin with.
+/// The prefix of the names of an earlier build's rows.
 pub(crate) const EARLIER: &str = "before: ";
 
-/// What clients do, and what the links are.
+/// The load of clients, and the links.
 pub(crate) struct Load {
-    /// Key of its table.
+    /// The key of its table.
     key: &'static str,
     frames: Frames,
     path: &'static str,
     connections: u32,
-    /// A new connection for each request.
+    /// Whether each request uses a new connection.
     closes: bool,
-    /// Rate of the links of nodes and dispatcher.
+    /// Rate of the links of nodes and dispatcher, in bits per second.
     rate_bits_s: Option<u64>,
 }
 
@@ -68,14 +67,14 @@ const LOADS: &[Load] = &[
     download("16m-large", Frames::Large, HUGE.0, None),
 ];
 
-/// A build of ours that dispatcher and nodes run, with what the names of its rows begin with.
+/// A build of Skep that dispatcher and nodes run, with the prefix of the names of its rows.
 struct Build<'a> {
     prefix: &'static str,
     skep: &'a Path,
 }
 
-/// Measures all ways, or `only` those of these servers; with an earlier build `before`, only those of ours, in turn by
-/// either. Returns how many rows are not sound.
+/// Measures all ways, or `only` those of these servers; with an earlier build `before`, only our ways,
+/// alternating between the builds. Returns the number of rows that are not sound.
 pub(crate) fn run(
     (rounds, seconds): (u32, u32),
     only: &[String],
@@ -124,13 +123,13 @@ pub(crate) fn run(
 }
 
 impl Build<'_> {
-    /// Name of the row of a way.
+    /// The name of the row of a way.
     fn row(&self, way: &Way) -> String {
         format!("{}{}", self.prefix, way.name)
     }
 }
 
-/// All loads of a bed through one way; what fails is told in its rows.
+/// Measures all loads of a bed through one way; failures are recorded in its rows.
 fn measure_way(
     stage: &Stage,
     build: &Build<'_>,
@@ -173,7 +172,7 @@ fn measure_way(
     Ok(())
 }
 
-/// At the nodes themselves, then through the way.
+/// Measures directly at the nodes, then through the way.
 fn pair(client: &Client, load: &Load, seconds: u32) -> Result<Pair> {
     let measure = |through: bool| -> Result<Flow> {
         client.run(load, through, WARM_UP_SECONDS)?;

@@ -1,5 +1,5 @@
-//! What a packet costs in the packet programs: the table that
-//! `skep-bpf-bench` (`bpf/tests`) prints, kept as it is.
+//! The cost of a packet in the packet programs: the table that `skep-bpf-bench` (`bpf/tests`) prints, kept
+//! unchanged.
 
 use std::process::Command;
 

@@ -1,8 +1,8 @@
-//! The bed: one client, one dispatcher's machine, three nodes that stay, and
-//! what is started on the dispatcher's machine before them.
+//! The bed: one client, one dispatcher's machine, three permanent nodes, and what is started on the
+//! dispatcher's machine in front of them.
 //!
-//! **Invariant:** nothing of a way outlives it: the dispatcher's machine is
-//! killed after each and booted for the next.
+//! **Invariant:** no state of a way outlives it: the dispatcher's machine is killed after each way and booted
+//! for the next.
 
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
@@ -21,19 +21,18 @@ use crate::machine::file_limit;
 use crate::peers::{MeasuredServer, Places, SKEP, fill, last_words};
 use crate::process::Server;
 
-/// What may stand before the nodes.
+/// A server in front of the nodes.
 pub(super) struct Way {
-    /// Name of its rows.
+    /// The name of its rows.
     pub(super) name: &'static str,
-    /// Name of its server.
+    /// The name of its server.
     pub(super) peer: &'static str,
-    /// Name and text of its config file.
+    /// Name and content of its config file.
     config: (&'static str, &'static str),
     command: &'static str,
-    /// Where Skep's packet programs are; `None` for proxies, which have the
-    /// machine's own address.
+    /// How Skep's packet programs are attached; `None` for proxies, which have the machine's own address.
     attach: Option<&'static str>,
-    /// Whether it can do with frames that are longer than the MTU.
+    /// Whether it supports frames longer than the MTU.
     takes_large: bool,
 }
 
@@ -41,7 +40,7 @@ const SKEP_CONFIG: (&str, &str) =
     ("skep-direct.toml", include_str!("../../peers/skep-direct.toml"));
 const SKEP_RUN: &str = "@SKEP@ run --config @CONFIG@ --as dispatcher-1";
 
-/// Everyone, in the order of the tables.
+/// All ways, in the order of the tables.
 const WAYS: [Way; 4] = [
     Way {
         name: "skep, XDP",
@@ -77,7 +76,7 @@ const WAYS: [Way; 4] = [
     },
 ];
 
-/// The ways that can do with such frames.
+/// The ways that support such frames.
 pub(super) fn ways(frames: Frames) -> impl Iterator<Item = &'static Way> {
     WAYS.iter().filter(move |way| way.takes_large || frames == Frames::Wire)
 }
@@ -85,7 +84,7 @@ pub(super) fn ways(frames: Frames) -> impl Iterator<Item = &'static Way> {
 /// A bed with its nodes.
 pub(super) struct Stage {
     pub(super) frames: Frames,
-    /// Of the nodes; first, so that they end before their machines.
+    /// The nodes; declared first, so that they end before their machines.
     nodes: Vec<Server>,
     addresses: Vec<SocketAddr>,
     places: Places,
@@ -94,7 +93,7 @@ pub(super) struct Stage {
 }
 
 impl Way {
-    /// What it says of its version.
+    /// The version that its server reports.
     pub(super) fn version(&self, stage: &Stage) -> Result<String> {
         MeasuredServer::named(self.peer)
             .context("a way is one of the peers")?
@@ -103,7 +102,7 @@ impl Way {
 }
 
 impl Stage {
-    /// Makes a bed and starts its nodes, which serve `root`.
+    /// Creates a bed and starts its nodes, which serve `root`.
     pub(super) fn new(frames: Frames, dir: &Path, root: &Path, skep: &Path) -> Result<Self> {
         let nodes = DIRECT_NODES;
         let topology = Topology { dispatchers: 1, nodes, frames, ..Topology::default() };
@@ -121,7 +120,7 @@ impl Stage {
         Ok(stage)
     }
 
-    /// Does `work` with a client that can go through `way`.
+    /// Runs `work` with a client that can use `way`.
     pub(super) fn through(
         &self,
         way: &Way,
@@ -141,7 +140,7 @@ impl Stage {
                     target,
                 })
             });
-            // Before it is waited for: there is no need for a proper farewell.
+            // Before waiting for it: no orderly shutdown is needed.
             machine.kill()?;
             done
         });
@@ -151,7 +150,7 @@ impl Stage {
         done
     }
 
-    /// Does `work` while the links of nodes and dispatcher have this rate.
+    /// Runs `work` while the links of nodes and dispatcher have this rate.
     pub(super) fn with_links<T>(
         &self,
         rate_bits_s: Option<u64>,
@@ -179,7 +178,7 @@ impl Stage {
         self.start(machine, way.config, way.command, attach, way.name, target)
     }
 
-    /// Starts a server in a machine and waits until it answers the client.
+    /// Starts a server on a machine, and waits until it answers the client.
     fn start(
         &self,
         machine: &Machine,
@@ -208,7 +207,7 @@ impl Stage {
         Ok(server)
     }
 
-    /// What the names in config files stand for in this bed.
+    /// The values of the names in config files, for this bed.
     fn names(&self) -> Result<Vec<(&'static str, String)>> {
         let node = |index: usize| {
             let node = self.bed.nodes().get(index).context("a bed has nodes")?;
@@ -238,7 +237,7 @@ impl Stage {
         }
     }
 
-    /// Asks for every file, once for each node, and compares.
+    /// Requests every file once per node, and compares it.
     fn check(&self, target: SocketAddr) -> Result<()> {
         let rounds = std::iter::repeat_n([SMALL, LARGE, HUGE], DIRECT_NODES);
         for (path, _) in rounds.flatten() {
@@ -267,8 +266,8 @@ impl Stage {
     }
 }
 
-/// Lets a machine open connections without end: all ports, used again while
-/// the other side still waits for stray packets (RFC 6191).
+/// Allows a machine to open connections without end: all ports, reused while the other side still waits for
+/// stray packets (RFC 6191).
 fn give_ports(machine: &Machine) -> Result<()> {
     machine.run(|| {
         fs::write("/proc/sys/net/ipv4/ip_local_port_range", CLIENT_PORTS)?;

@@ -1,5 +1,4 @@
-//! The part about direct dispatch: its tables, how they were made, and its
-//! targets (issue 3).
+//! The section on direct dispatch: its tables, how they were measured, and its targets (issue 3).
 
 use std::fmt::Write as _;
 
@@ -9,14 +8,14 @@ use crate::limits::{DIRECT_NODES, DOWNLOAD_CONNECTIONS, LINK_BITS_S, SHORT_CONNE
 use crate::peers::SKEP;
 use crate::results::{Direct, DirectRow, DirectTable, FigureRow, Figures, Flow, Results, median};
 
-/// Large replies against nodes addressed directly.
+/// Minimum throughput of large replies relative to direct connections to the nodes.
 const THROUGHPUT_RATIO_MIN: f64 = 0.97;
-/// A packet of an established flow, in nanoseconds.
+/// Maximum cost of a packet of an established flow, in nanoseconds.
 const PACKET_NS_MAX: f64 = 60.0;
-/// "Flat": the dearest size of the cluster to the cheapest. What is above this
-/// is more than the noise of two runs of one program.
+/// The limit for "flat": the cost of the dearest size of cluster relative to the cheapest. A larger ratio
+/// exceeds the noise of two runs of one program.
 const FLAT_RATIO_MAX: f64 = 1.10;
-/// The case of a packet of an established flow, as `skep-bpf-bench` calls it.
+/// The case of a packet of an established flow, as named by `skep-bpf-bench`.
 const ESTABLISHED: &str = "established, flow table";
 
 /// What a table shows.
@@ -26,7 +25,7 @@ enum Kind {
     Bytes,
 }
 
-/// Key, what it shows, and heading of each table.
+/// Key, content and heading of each table.
 const TABLES: [(&str, Kind, &str); 8] = [
     ("short-wire", Kind::Connections, "1 KiB, a new connection each; frames as on a wire"),
     ("short-large", Kind::Connections, "1 KiB, a new connection each; long frames"),
@@ -38,7 +37,7 @@ const TABLES: [(&str, Kind, &str); 8] = [
     ("16m-large", Kind::Bytes, "16 MiB; links without one, long frames"),
 ];
 
-/// The whole part.
+/// The whole section.
 pub(super) fn section(direct: &Direct) -> String {
     let mut text = intro();
     for (key, kind, heading) in TABLES {
@@ -60,7 +59,7 @@ pub(super) fn section(direct: &Direct) -> String {
     text + &method()
 }
 
-/// Lines of [`super::pairs`] of the bed's CPU time, for each connection or each mebibyte.
+/// Adds lines of [`super::pairs`] for the bed's CPU time, per connection or per mebibyte.
 pub(super) fn add_pairs(text: &mut String, results: &Results) {
     for table in results.direct.iter().flat_map(|direct| &direct.tables) {
         let is_short = table.key.starts_with("short");
@@ -225,7 +224,7 @@ pub(super) fn findings(direct: Option<&Direct>) -> Vec<(String, Finding)> {
     findings
 }
 
-/// CPU per connection, and what comes on top of the nodes themselves.
+/// CPU time per connection, and the excess over direct connections to the nodes.
 fn against(table: &DirectTable, way: &str, peer: &str) -> Finding {
     let (ours, theirs) = (table.row(way)?, table.row(peer)?);
     let cpu = |row: &DirectRow| row.compared(|way, nodes| way.bed_us() / nodes.bed_us());
@@ -239,7 +238,7 @@ fn against(table: &DirectTable, way: &str, peer: &str) -> Finding {
     Some((measured, ratio < 1.0))
 }
 
-/// All of Skep's rows of large replies, the worst deciding.
+/// The verdict on all of Skep's rows of large replies; the worst row decides.
 fn fast_enough(table: &DirectTable) -> Finding {
     let ours = ["skep, XDP", "skep, tc"].into_iter().filter_map(|way| table.row(way));
     let ratios: Vec<(&str, f64)> = ours.map(|row| (&*row.way, row.compared(throughput))).collect();
@@ -249,7 +248,7 @@ fn fast_enough(table: &DirectTable) -> Finding {
     Some((words.join(", "), worst >= THROUGHPUT_RATIO_MIN))
 }
 
-/// What `judge` finds in the row of an established flow of each program.
+/// The result of `judge` for each program's row of an established flow.
 fn established(packets: &Figures, judge: impl Fn(&[f64]) -> (String, bool)) -> Finding {
     let (mut words, mut is_met) = (Vec::new(), true);
     for row in &packets.rows {
@@ -270,12 +269,12 @@ fn max(values: &[f64]) -> f64 {
     values.iter().copied().fold(0.0, f64::max)
 }
 
-/// The largest to the smallest.
+/// The maximum relative to the minimum.
 fn flat(values: &[f64]) -> f64 {
     max(values) / values.iter().copied().fold(f64::INFINITY, f64::min)
 }
 
-/// "XDP" of "skep, XDP".
+/// The attachment in a row's name: "XDP" in "skep, XDP".
 fn attach_of(way: &str) -> &str {
     way.split_once(", ").map_or(way, |(_, attach)| attach)
 }

@@ -1,16 +1,16 @@
-//! The part about plans and tables of large clusters, and its target (issue 12).
+//! The section on plans and tables of large clusters, and its target (issue 12).
 
 use std::fmt::Write as _;
 
 use super::Finding;
 use crate::results::{FigureRow, Figures, Tables};
 
-/// Plans and tables, in percent of a core.
+/// Maximum cost of plans and tables, in percent of a core.
 const PERCENT_MAX: f64 = 5.0;
-/// The column of both together, as the bench of `skep-steering` calls it.
+/// The column for both together, as named by the benchmark of `skep-steering`.
 const BOTH: &str = "plans and tables";
 
-/// The whole part.
+/// The whole section.
 pub(super) fn section(tables: &Tables) -> String {
     let figures = &tables.figures;
     let mut text = String::from(
@@ -26,7 +26,7 @@ pub(super) fn section(tables: &Tables) -> String {
     text + &super::machine(&tables.machine)
 }
 
-/// What it costs netguard to compare maps.
+/// The section on the cost of comparing maps in netguard.
 pub(super) fn comparison(comparison: &Tables) -> String {
     let text = "\n## Comparing the packet programs' maps\n\nWhat it costs netguard to compare the maps \
                 with what it wrote to them, within 30 s everything once, in percent of a core: \
@@ -48,7 +48,7 @@ fn table(figures: &Figures) -> String {
     text
 }
 
-/// The target, judged by the dearest row.
+/// The result for the target, which the dearest row decides.
 pub(super) fn finding(tables: Option<&Tables>) -> (String, Finding) {
     let target = format!("direct: plans and tables at most {PERCENT_MAX} % of a core");
     let dearest = tables.and_then(|tables| {

@@ -1,4 +1,4 @@
-//! The targets of issue 2, section 5, of issue 3, and of issue 13, each with what was measured.
+//! The targets of issue 2 (section 5), issue 3 and issue 13, each with the measured result.
 
 use std::fmt::Write as _;
 
@@ -6,11 +6,12 @@ use super::{Finding, direct, idle_ratio, tables};
 use crate::peers::{LIMIT, SKEP, SKEP_FILE};
 use crate::results::{Cell, Collapse, Results, Row, Sample, UploadRow, Uploads, median};
 
-/// CPU of a 1 KiB request against the bare loop's.
+/// Maximum CPU time of a 1 KiB request relative to the bare loop's.
 const LIMIT_RATIO_MAX: f64 = 1.10;
-/// CPU of a proxied request against HAProxy's and nginx's.
+/// Maximum CPU time of a proxied request relative to HAProxy's and nginx's.
 const PROXY_RATIO_MAX: f64 = 0.90;
-/// Of applications (issue 13): the table, what it shows, the peer, and CPU of a request against its.
+/// Targets of applications (issue 13): the table, what it shows, the peer, and the maximum CPU time of a
+/// request relative to it.
 const APPLICATIONS: [(&str, &str, &str, f64); 14] = [
     ("pool-1k", "pool, 1 KiB", "haproxy", 0.9),
     ("pool-1k", "pool, 1 KiB", "nginx", 0.9),
@@ -27,18 +28,19 @@ const APPLICATIONS: [(&str, &str, &str, f64); 14] = [
     ("ajp-1k", "AJP, 1 KiB", "httpd", 0.5),
     ("ajp-22k", "AJP, 22 KB", "httpd", 0.5),
 ];
-/// By how much memory may grow under an upload, in MiB: "flat" (issue 13).
+/// Maximum growth of memory during an upload that counts as "flat", in MiB (issue 13).
 const UPLOAD_GROWN_MIB_MAX: f64 = 1.0;
-/// CPU of a hit in the cache in front of a pool against that of a file, measured in the same run.
+/// Maximum CPU time of a hit in the cache in front of a pool relative to that of a file in the same run.
 const CACHED_RATIO_MAX: f64 = 1.15;
-/// Latency of other clients beside slow ones of an application to that without them (issue 13).
+/// Maximum latency of other clients of an application with slow clients relative to that without (issue 13).
 const SLOW_RATIO_MAX: f64 = 1.5;
-/// What a thousand clients at once may take beyond the computations, in computations: less than another one.
+/// Maximum time of a thousand simultaneous clients beyond the computations, in computations: less than
+/// another one.
 const COLLAPSE_ROOM: f64 = 0.5;
-/// Resident memory of an idle connection, in bytes.
+/// Maximum resident memory per idle connection, in bytes.
 const IDLE_BYTES_MAX: f64 = 8.0 * 1024.0;
-/// "Unchanged": CPU per request beside the idle ones to that alone. What is
-/// above this is more than the noise of two runs of one server.
+/// The limit for "unchanged": CPU time per request with idle connections relative to that without. A larger
+/// ratio exceeds the noise of two runs of one server.
 const IDLE_CPU_RATIO_MAX: f64 = 1.05;
 
 /// One line for each target.
@@ -111,7 +113,7 @@ fn against(cell: &Cell, peer: &str, ratio_max: f64) -> Finding {
     Some((compare(ours, theirs), ratio <= ratio_max))
 }
 
-/// The median latency beside slow clients against that without.
+/// The median latency with slow clients relative to that without.
 fn latency(beside: &Cell, alone: &Cell) -> Finding {
     let p50_us = |cell: &Cell| {
         let row = cell.row(SKEP).filter(|row| !row.samples.is_empty())?;
@@ -139,7 +141,7 @@ fn upload_findings(uploads: Option<&Uploads>) -> [(String, Finding); 2] {
     ]
 }
 
-/// The longest time of any client, in units of the page's own.
+/// The maximum time of any client, in units of the page's own time.
 fn collapse_findings(collapse: Option<&Collapse>) -> [(String, Finding); 3] {
     let is_whole = |it: &&Collapse| it.trouble.is_none();
     let row = |at: usize| {
@@ -177,7 +179,7 @@ fn below_every_peer(cell: &Cell) -> Finding {
     Some((measured, ours.cpu_us() < best.cpu_us()))
 }
 
-/// Ratio and figures, and the ratio under the client that never sleeps.
+/// The ratio with both figures, and the ratio with the client that never sleeps.
 fn compare(ours: &Row, theirs: &Row) -> String {
     let (us, them) = (ours.cpu_us(), theirs.cpu_us());
     let busy = ours.busy_cpu_us().zip(theirs.busy_cpu_us());

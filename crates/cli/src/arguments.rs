@@ -434,16 +434,16 @@ pub(crate) enum ConfigCommand {
     },
 }
 
-/// Most nodes of `skep up`: each is a process with threads and memory.
+/// Maximum number of nodes of `skep up`: each is a process with threads and memory.
 const NODES_MAX: i64 = 64;
 
-/// Shortest time between two looks of `skep top`, in milliseconds.
+/// Minimum interval of samples of `skep top`, in milliseconds.
 const INTERVAL_MS_MIN: u64 = 100;
 
-/// Longest time between two looks of `skep top`, in milliseconds.
+/// Maximum interval of samples of `skep top`, in milliseconds.
 const INTERVAL_MS_MAX: u64 = 60_000;
 
-/// Most things purged by one command: what fits one message.
+/// Maximum number of things purged by one command: as many as fit into one message.
 const PURGES_MAX: usize = skep_wire::limits::PURGES_PER_MESSAGE_MAX;
 
 fn size(text: &str) -> Result<u64, String> {
@@ -464,7 +464,7 @@ fn interval(text: &str) -> Result<u64, String> {
     }
 }
 
-/// As it was typed, once it is known to make sense.
+/// Checks what to purge; returns the text unchanged.
 fn purge(text: &str) -> Result<String, String> {
     skep_coordinator::parse_purge(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
 }

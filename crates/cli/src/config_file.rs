@@ -5,10 +5,10 @@ use std::path::Path;
 use anyhow::Context;
 use skep_config::Config;
 
-/// Reads and checks a config file. Relative paths in it begin at its folder.
+/// Reads and checks a config file. Relative paths in it are relative to its folder.
 ///
 /// # Errors
-/// Says what is wrong and where, with all faults at once.
+/// States all faults at once, each with its location.
 pub fn load(file: &Path) -> anyhow::Result<Config> {
     let text = std::fs::read_to_string(file)
         .with_context(|| format!("cannot read config file {}", file.display()))?;

@@ -1,9 +1,8 @@
 //! The command line: its arguments ([`arguments`]) and its output for people.
 //!
-//! `commands/` queries running processes, through their management API only; [`show`] formats the
-//! answers as text, [`top`] does so repeatedly. [`up`] starts a cluster on this machine. Serving
-//! processes are not made here: [`run`] returns such a command as a [`Job`] to the composition
-//! root.
+//! `commands/` queries running processes, through their management API only; [`show`] formats the answers as
+//! text, [`top`] does so repeatedly. [`up`] starts a cluster on this machine. Serving processes are not
+//! created here: [`run`] returns such a command as a [`Job`] to the composition root.
 
 #![forbid(unsafe_code)]
 
@@ -29,24 +28,24 @@ pub use signals::{SignalAction, Signals, announce};
 
 use arguments::{Cli, Command};
 
-/// A process to be made by the composition root.
+/// A process that the composition root is to create.
 #[derive(Debug)]
 pub enum Job {
     /// One node, without a config file.
     Serve(ServeArgs),
-    /// The process of a config file.
+    /// The daemon of a config file.
     Run(RunArgs),
-    /// The netguard of a daemon.
+    /// A daemon's netguard.
     Netguard(NetguardArgs),
-    /// What runs the commands that switch machines, for a daemon.
+    /// The process that runs the commands which switch machines, for a daemon.
     Power(PowerArgs),
 }
 
-/// Runs the command, or returns the process to be made. Invalid arguments end this process, with a
-/// message and code 2.
+/// Runs the command, or returns the process to be created. Invalid arguments end this process with a message
+/// and exit code 2.
 ///
 /// # Errors
-/// In a sentence, for people.
+/// Returns a sentence, for people.
 pub fn run() -> anyhow::Result<Option<Job>> {
     match Cli::parse().command {
         Command::Serve(args) => return Ok(Some(Job::Serve(args))),

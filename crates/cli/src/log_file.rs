@@ -1,4 +1,4 @@
-//! Reads access logs from files, compressed by gzip or not.
+//! Reads access logs from files, plain or compressed by gzip.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -8,16 +8,16 @@ use anyhow::{Context, bail};
 use flate2::bufread::MultiGzDecoder;
 use skep_advise::{LogTrace, TraceReader};
 
-/// Bytes of a line that are kept: a few more than what any line may have, so that a longer one is noticed.
+/// Bytes kept of a line: slightly more than the maximum length of a line, so that a longer one is detected.
 const LINE_BYTES_KEPT: usize = skep_advise::LOG_LINE_BYTES_MAX + 2;
 
-/// What a file begins with that gzip has made (RFC 1952, 2.3.1).
+/// The first bytes of a gzip file (RFC 1952, 2.3.1).
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
-/// Reads a log; `progress` wraps the file, of which it is told the length.
+/// Reads a log; `progress` is called with the file and its length, and wraps the file.
 ///
 /// # Errors
-/// There is no such file, or no log in it.
+/// The file does not exist, or is not a log.
 pub(crate) fn read_log<R: Read>(
     path: &Path,
     progress: impl FnOnce(File, u64) -> R,
@@ -50,7 +50,8 @@ fn lines(mut input: impl BufRead) -> io::Result<TraceReader> {
     Ok(reader)
 }
 
-/// Reads a line without its end, of a longer one the beginning. `false`: there is none.
+/// Reads a line without its line end; a line that is too long is truncated. Returns `false` at the end of the
+/// file.
 fn read_line(input: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<bool> {
     let mut is_begun = false;
     loop {

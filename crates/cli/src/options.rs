@@ -1,12 +1,12 @@
-//! Errors in options that became a config: reported by the options' names, since the user has not
-//! seen that config.
+//! Errors in a config made from options: they are reported with the names of the options, since the user has
+//! not seen the config.
 
 use skep_config::{Config, ConfigErrors};
 
-/// Checks a config that was made of options, whose names `names` gives for settings.
+/// Checks a config made from options; `names` maps settings to options.
 ///
 /// # Errors
-/// Names each option that is wrong.
+/// Names each invalid option.
 pub fn check(config: &Config, names: &[(&str, &str)]) -> anyhow::Result<()> {
     config.validate().map_err(|errors| anyhow::anyhow!("{}", told(&errors, names)))
 }

@@ -1,10 +1,8 @@
-//! The path of this program, to start it again: for the processes of `skep up` and for a daemon's
-//! netguard.
+//! The path of this program, for starting it again: for the processes of `skep up` and a daemon's netguard.
 
 use std::path::{Path, PathBuf};
 
-/// This program, by the name that `ps` shows; by what it was started from if
-/// there is no such file any more.
+/// This program's path, which `ps` then shows; if that file no longer exists, the executable of this process.
 pub fn this_program() -> PathBuf {
     match std::env::current_exe() {
         Ok(path) if path.exists() => path,

@@ -34,7 +34,7 @@ pub(crate) use probe::{probe_head, probe_sample, probe_summary, probe_summary_js
 pub(crate) use series::{requests, requests_of_nodes, series, series_of_nodes};
 use table::{Align, TextTable};
 
-/// Columns of a terminal that has not said otherwise (VT100).
+/// Columns of a terminal whose width is unknown (VT100).
 const COLUMNS: usize = 80;
 
 /// Whether colours are used.
@@ -54,7 +54,7 @@ impl Paint {
         }
     }
 
-    /// The escape sequence (SGR) for a state; empty where it needs no eye.
+    /// The escape sequence (SGR) for a state; empty if it needs no emphasis.
     fn of(self, state: NodeState) -> &'static str {
         match (self, state) {
             (Self::Plain, _) => "",
@@ -65,7 +65,7 @@ impl Paint {
     }
 }
 
-/// A whole process: itself, its node, its services.
+/// The status of a process: itself, its node, its services.
 pub(crate) fn status(status: &ProcessStatus, paint: Paint) -> String {
     let mut out = String::new();
     line(&mut out, &headline(status));
@@ -101,7 +101,7 @@ pub(crate) fn status(status: &ProcessStatus, paint: Paint) -> String {
     out
 }
 
-/// The nodes' load reports.
+/// The load reports of nodes.
 fn loads(reports: &[NodeReport]) -> String {
     let mut table = TextTable::new(&[
         ("LOAD OF", Align::Left),
@@ -145,7 +145,7 @@ pub(crate) fn stale(report: &NodeReport) -> String {
     format!("no load report of {} for {silence}: ignored", report.name)
 }
 
-/// The coordinator of the caches, and the segments that nodes hold.
+/// The coordinator of the cluster cache, and the segments that nodes hold.
 fn cache(out: &mut String, part: &CoordinatorStatus) {
     let state = if part.is_active { "answers" } else { "stands by" };
     let segments = plural(part.segments, "segment");
@@ -177,7 +177,7 @@ fn cache(out: &mut String, part: &CoordinatorStatus) {
     }
 }
 
-/// The displayed state of direct dispatch, with its faults.
+/// The state of direct dispatch, with its faults.
 fn direct(out: &mut String, part: &DirectStatus) {
     let place = format!("{} on {}, table {}", part.attached, part.device, part.table_generation);
     let state = match (part.stage.as_str(), &part.active) {
@@ -254,7 +254,7 @@ pub(crate) fn services(services: &[ServiceStatus]) -> String {
     table.text(COLUMNS, |_| "")
 }
 
-/// The nodes, one per line, and why they are not up.
+/// The nodes, one per line, with the reasons why they are not up.
 pub(crate) fn nodes<'a>(nodes: impl Iterator<Item = &'a NodeStatus>, paint: Paint) -> String {
     let mut table = TextTable::new(&[
         ("NODE", Align::Left),
@@ -286,7 +286,7 @@ pub(crate) fn nodes<'a>(nodes: impl Iterator<Item = &'a NodeStatus>, paint: Pain
     text
 }
 
-/// `text` as one part of a path or query (RFC 3986, section 2).
+/// Encodes `text` as one part of a path or query (RFC 3986, section 2).
 pub(crate) fn encode(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -337,7 +337,7 @@ fn service_line(service: &ServiceStatus) -> String {
     format!("service {name}: {dispatch}, {policy}, {up} nodes up, on {}", addresses(service))
 }
 
-/// Its policy, or those of its A/B test.
+/// The service's policy, or those of its A/B test.
 fn policy_of(service: &ServiceStatus) -> String {
     match service.arms.is_empty() {
         true => service.policy.clone(),
@@ -345,7 +345,7 @@ fn policy_of(service: &ServiceStatus) -> String {
     }
 }
 
-/// As it is written behind `--arm`, without its nodes.
+/// An arm as written after `--arm`, without its nodes.
 fn arm(arm: &ServiceArm) -> String {
     let weight = if arm.weight == 1 { String::new() } else { format!("*{}", arm.weight) };
     format!("{}={}{weight}", arm.name, arm.policy)
@@ -416,7 +416,7 @@ fn addresses(service: &ServiceStatus) -> String {
     service.listen.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// Adds a line, cut to the terminal's width.
+/// Appends a line, truncated to the terminal's width.
 fn line(out: &mut String, text: &str) {
     out.push_str(&table::cut(text, COLUMNS));
     out.push('\n');

@@ -5,18 +5,18 @@ use std::io::Write;
 use anyhow::Context;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// What a signal asks for.
+/// The action that a signal requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SignalAction {
     /// SIGHUP.
     Reload,
     /// SIGTERM: complete the work in progress.
     Drain,
-    /// SIGINT: the operator at the terminal; a second one ends the process at once.
+    /// SIGINT, from the operator at the terminal; a second one ends the process at once.
     Interrupt,
 }
 
-/// The signals that a process listens to.
+/// The signals that a process handles.
 pub struct Signals {
     hangup: Signal,
     terminate: Signal,
@@ -24,10 +24,10 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Listens from now on, within a runtime.
+    /// Registers the handlers; must be called within a runtime.
     ///
     /// # Errors
-    /// The system does not let it.
+    /// The system refuses to.
     pub fn listen() -> anyhow::Result<Self> {
         let listen = |kind| signal(kind).context("cannot listen for signals");
         Ok(Self {
@@ -46,8 +46,8 @@ impl Signals {
     }
 }
 
-/// Prints the ready line on standard output; tools wait for it. From then on signals
-/// count: listen first.
+/// Prints the ready line on standard output, for which tools wait. Signals may be sent from then on, so their
+/// handlers must be registered before.
 ///
 /// # Errors
 /// Standard output is closed.

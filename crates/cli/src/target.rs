@@ -1,4 +1,4 @@
-//! The process that a command queries: from the arguments, or found among the running ones.
+//! The process that a command queries: given by the arguments, or found among the running ones.
 
 use std::path::{Path, PathBuf};
 
@@ -13,8 +13,8 @@ use crate::up;
 /// Environment variable with the control socket to use.
 const VARIABLE: &str = "SKEP_SOCKET";
 
-/// Processes of one cluster that are asked who the dispatcher is; a folder
-/// with more sockets is no state folder.
+/// Maximum number of processes of one cluster that are queried for a dispatcher; a folder with more sockets
+/// is not a state folder.
 const SOCKETS_MAX: usize = 256;
 
 /// A process that answers.
@@ -24,13 +24,13 @@ pub(crate) struct Found {
 }
 
 impl Target {
-    /// The first process that answers, a dispatcher if there is one; else an
-    /// error that says where it was looked for.
+    /// Returns the first process that answers, preferably a dispatcher; else an error that states where it
+    /// was searched.
     pub(crate) fn find(&self) -> anyhow::Result<Found> {
         self.find_role(Role::Dispatcher)
     }
 
-    /// The same, a node if there is one.
+    /// The same, preferably a node.
     pub(crate) fn find_node(&self) -> anyhow::Result<Found> {
         self.find_role(Role::Node)
     }
@@ -77,7 +77,7 @@ impl Target {
         let nodes = config.nodes.iter().map(|node| &node.name);
         let mut sockets: Vec<PathBuf> =
             dispatchers.chain(nodes).map(|name| config.socket_of(name)).collect();
-        // A file with neither is all one process, called after its cluster.
+        // A config with neither is run by one process, named after its cluster.
         sockets.push(config.socket_of(&config.cluster));
         sockets.dedup();
         for socket in sockets.iter().filter(|socket| socket.exists()) {
@@ -98,7 +98,7 @@ impl Target {
     }
 }
 
-/// The results of a search so far.
+/// The state of a search.
 struct Search {
     wanted: Role,
     /// A process that answers and has another role.

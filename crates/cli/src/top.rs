@@ -1,7 +1,7 @@
-//! `skep top`: a cluster, live.
+//! `skep top`: a live view of a cluster.
 //!
-//! [`model`] is the data and the selected display, [`view`] draws it, [`screen`] connects both to a
-//! terminal and to a process that may stop and restart.
+//! [`model`] has the data and the display settings, [`view`] draws it, [`screen`] connects both to a terminal
+//! and to a process that may stop and restart.
 
 mod model;
 mod screen;

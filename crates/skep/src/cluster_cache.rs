@@ -1,5 +1,5 @@
-//! The cluster cache in this process: the listeners for other nodes' fetches and for nodes' links
-//! to the coordinator, and the role of each machine.
+//! The cluster cache in this process: the listeners for other nodes' fetches and for nodes' links to the
+//! coordinator, and the roles in it.
 
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -21,18 +21,17 @@ use skep_wire::seal::Key;
 
 use crate::roles::Roles;
 
-/// The cluster cache in this process: its identity there, and the coordinator of a dispatcher;
-/// empty where there is none.
+/// The cluster cache in this process: its identity, and a dispatcher's coordinator; empty if there is none.
 #[derive(Default)]
 pub(crate) struct ClusterCache {
     identity: Option<Identity>,
-    /// Where nodes link to the coordinator.
+    /// The listener for nodes' links to the coordinator.
     coordinator_listener: Option<TcpListener>,
     coordination: Option<Arc<Coordination>>,
 }
 
 impl ClusterCache {
-    /// Binds addresses, before anything is served. The listeners are those for other nodes.
+    /// Binds addresses before anything is served. Returns the listeners for other nodes.
     pub(crate) fn prepare(
         config: &Config,
         roles: &Roles,
@@ -56,9 +55,9 @@ impl ClusterCache {
         Ok((Self { identity: Some(identity), coordinator_listener, coordination: None }, peers))
     }
 
-    /// Starts the coordinator of a dispatcher. In direct dispatch, the returned handle must be told
-    /// who is active; elsewhere all coordinators answer, and the first in the config has the
-    /// highest rank.
+    /// Starts the coordinator of a dispatcher. In direct dispatch, the returned handle must be called with
+    /// the active dispatcher; otherwise all coordinators answer, and the first in the config has the highest
+    /// rank.
     pub(crate) fn coordinate(
         &mut self,
         config: &Config,
@@ -84,13 +83,13 @@ impl ClusterCache {
         if is_direct {
             return Ok(Box::new(move |term| stage.set(term)));
         }
-        // With the number in it no two coordinators have the same epoch, even if their configs differ.
+        // The number ensures that no two coordinators have the same epoch, even if their configs differ.
         let rank = (config.dispatchers.len() - place) as u64;
         stage.set(Some(rank << DISPATCHER_NUMBER_BITS | u64::from(number)));
         Ok(Box::new(|_| ()))
     }
 
-    /// Lets the coordinator read the nodes' loads; after [`ClusterCache::coordinate`].
+    /// Has the coordinator read the nodes' loads; to be called after [`ClusterCache::coordinate`].
     pub(crate) fn follow_loads(&self, mut reports: NewReports) -> anyhow::Result<()> {
         let Some(coordination) = &self.coordination else { return Ok(()) };
         let read = move || {
@@ -100,7 +99,7 @@ impl ClusterCache {
         Ok(coordination.follow_loads(Box::new(read))?)
     }
 
-    /// Connects the node to the cluster cache; before its handlers are made.
+    /// Connects the node to the cluster cache; to be called before its handlers are created.
     pub(crate) fn join(&self, config: &Config, roles: &Roles, node: &Node) -> anyhow::Result<()> {
         let (Some(identity), Some(own)) = (&self.identity, roles.own_node(config)) else {
             return Ok(());
@@ -109,7 +108,7 @@ impl ClusterCache {
         Ok(node.join(config, parts)?)
     }
 
-    /// Shows what streams with other machines did; after [`ClusterCache::join`].
+    /// Registers the counters of streams to other machines; to be called after [`ClusterCache::join`].
     pub(crate) fn show_streams(&self, registry: &Registry, node: Option<&Node>) {
         let of_coordinator = self.coordination.as_ref().map(|it| it.stream_counts());
         let of_node = node.and_then(Node::cluster).map(|cluster| Arc::clone(cluster.counts()));

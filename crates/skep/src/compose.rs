@@ -1,7 +1,7 @@
 //! The composition root: makes a running process from a config.
 //!
-//! Read from top to bottom, it is the table of contents of the system. Everything else is a part;
-//! no part starts threads on its own, opens listeners or decides which parts are connected.
+//! Read from top to bottom, it is the table of contents of the system. Everything else is a part; no part by
+//! itself starts threads, opens listeners or decides which parts are connected.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -41,11 +41,11 @@ use crate::seed::seed;
 use crate::settings::{Admissions, engine_settings, log_format, log_target};
 use crate::supervisor;
 
-/// How often a draining process checks whether it is done, in milliseconds.
+/// Interval at which a draining process checks whether it is done, in milliseconds.
 const DRAIN_POLL_MS: u64 = 20;
 
-/// Time after which it logs what it waits for, in milliseconds, doubled each time: shorter drains
-/// need no message.
+/// Time after which a drain logs what it waits for, in milliseconds, doubled each time: shorter drains need
+/// no message.
 const DRAIN_WORDS_MS: u64 = 1_000;
 
 /// The handler of a listener.
@@ -57,15 +57,15 @@ enum Responder {
     Service(Arc<Dispatcher>),
 }
 
-/// The clients of a listener.
+/// The kind of clients of a listener.
 #[derive(Clone, Copy)]
 enum Door {
     Node,
-    /// By its index in the config.
+    /// Clients of a service, given by its index in the config.
     Service(usize),
 }
 
-/// A process that has not bound its addresses yet.
+/// A process whose addresses are not bound yet.
 struct Begun {
     config: Config,
     roles: Roles,
@@ -74,21 +74,21 @@ struct Begun {
     direct_dispatch: DirectDispatch,
 }
 
-/// A process, from start to end.
+/// A process from start to end.
 pub(crate) struct Process {
     running: Arc<Running>,
     workers: Workers,
     access_log: AccessLog,
     recorder: Option<Recorder>,
-    /// Until the very end: it shows the drain.
+    /// Kept until the very end, since it shows the drain.
     _console: Option<ConsoleHandle>,
-    /// The last: it writes what the others have said.
+    /// Dropped last, since it writes the messages of all others.
     _messages: MessageQueue,
 }
 
 impl Process {
-    /// Starts everything that `config` contains for `roles`. All sockets are bound before anything
-    /// is served, so a start that fails has served nothing. `file` is read again by a reload.
+    /// Starts everything that `config` specifies for `roles`. All sockets are bound before anything is
+    /// served, so a failed start has served nothing. A reload reads `file` again.
     pub(crate) fn start(
         config: Config,
         roles: Roles,
@@ -97,7 +97,7 @@ impl Process {
         skep_serve::raise_descriptor_limit();
         supervisor::find();
         let key = cluster_key(&config)?;
-        // Before anything listens: it puts virtual addresses on this machine.
+        // Before anything listens, since it adds virtual addresses to this machine.
         let direct_dispatch =
             DirectDispatch::prepare(&config, &roles, file.as_deref(), key.as_ref())?;
         let undo = direct_dispatch.undo();
@@ -113,7 +113,7 @@ impl Process {
             ClusterCache::prepare(&config, &roles, threads, key.as_ref())?;
         let console = bind_console(&config, &roles, file.is_some())?;
         let power_runner = PowerRunner::start(&config, &roles, file.as_deref())?;
-        // All that takes privileges is done, and no other thread is there yet.
+        // Everything that needs privileges is done, and no other thread exists yet.
         demote(&config, &roles, file.as_deref())?;
         let messages = logging::queue();
 
@@ -203,8 +203,8 @@ impl Process {
         failure::outcome()
     }
 
-    /// A node of a cluster first lets dispatchers see that it drains, and serves until they have: a
-    /// connection closed while idle could otherwise cross a request on its way.
+    /// A node of a cluster first reports to dispatchers that it drains, and serves until they have noticed:
+    /// closing an idle connection could otherwise cross a request in flight.
     async fn leave_quietly(&self, signals: &mut Signals) {
         let grace = self.running.leave();
         tokio::select! {
@@ -213,8 +213,7 @@ impl Process {
         }
     }
 
-    /// Completes the work in progress, at most for the configured time; a second signal ends it at
-    /// once.
+    /// Completes the work in progress, within the configured time; a second signal ends the wait at once.
     async fn drain(&self, signals: &mut Signals) {
         let admissions = &self.running.shared.admissions;
         let limit = self.running.drain_time();
@@ -244,7 +243,7 @@ impl Process {
     }
 }
 
-/// What all workers share.
+/// The state that all workers share.
 fn shared(
     config: &Config,
     roles: &Roles,
@@ -260,7 +259,7 @@ fn shared(
     }
 }
 
-/// Starts the checks of nodes and of servers of pools.
+/// Starts the checks of nodes and of pool servers.
 fn watch_members(
     node: Option<&Arc<Node>>,
     dispatchers: &[Arc<Dispatcher>],
@@ -287,7 +286,7 @@ fn doors(
     let of_node =
         node_addresses(config, roles, direct_dispatch).into_iter().map(|it| (Door::Node, it));
     let services = config.services.iter().enumerate().filter(|_| roles.services);
-    // Where packets are steered, they pass by here without being seen.
+    // Steered packets do not pass through listeners of this process.
     let own = services.filter(|(_, service)| !service.dispatch.is_steered());
     let of_services = own.flat_map(|(index, service)| {
         service.listen.iter().map(move |&address| (Door::Service(index), address))
@@ -295,7 +294,7 @@ fn doors(
     of_node.chain(of_services).map(|(door, it)| Ok((door, bind(it, threads)?))).collect()
 }
 
-/// The dispatch of the services, if this process has that role.
+/// The dispatchers of the services, if this process has that role.
 fn dispatchers(config: &Config, roles: &Roles) -> anyhow::Result<Vec<Arc<Dispatcher>>> {
     let services = config.services.iter().filter(|_| roles.services);
     services.map(|service| Ok(Dispatcher::new(config, &service.name, seed())?)).collect()
@@ -318,7 +317,7 @@ fn responders(
     own.chain(peers).collect()
 }
 
-/// A gauge that shows tasks which have not ended when all clients are gone.
+/// Registers a gauge of tasks, which shows those that have not ended when all clients are gone.
 fn register_tasks(registry: &Registry, workers: &Workers) {
     let handles = workers.handles().to_vec();
     let tasks = move || handles.iter().map(WorkerHandle::tasks).sum::<usize>() as f64;
@@ -326,7 +325,7 @@ fn register_tasks(registry: &Registry, workers: &Workers) {
     registry.register("skep_tasks", &[], help, Box::new(tasks));
 }
 
-/// Gives every worker its socket of every listener, and the handler behind it.
+/// Gives every worker its socket of every listener, with its handler.
 fn serve(running: &Running, workers: &Workers, responders: Vec<(Responder, ListenerGroup)>) {
     let mut per_worker: Vec<Vec<(Responder, std::net::TcpListener)>> = Vec::new();
     per_worker.resize_with(workers.handles().len(), Vec::new);
@@ -342,7 +341,7 @@ fn serve(running: &Running, workers: &Workers, responders: Vec<(Responder, Liste
         handle.run(move |worker| {
             let context = Context::new(worker, settings, registry.core(), &log);
             let Admissions { clients, peers, .. } = admissions;
-            // A process is one node at most.
+            // A process is at most one node.
             let (mut handler, mut engine) = (None, None);
             for (responder, socket) in own {
                 match responder {
@@ -396,7 +395,7 @@ fn listen_for<S: ConnectionHandler>(
     }
 }
 
-/// Where the node of this process serves clients and dispatchers.
+/// The addresses at which the node of this process serves clients and dispatchers.
 fn node_addresses(
     config: &Config,
     roles: &Roles,
@@ -407,7 +406,7 @@ fn node_addresses(
     own.map(|node| node.address).into_iter().chain(virtual_ones).collect()
 }
 
-/// Services first: that is where clients go.
+/// Addresses of services first, since clients use them.
 fn addresses(responders: &[(Responder, ListenerGroup)]) -> Vec<SocketAddr> {
     let is_node = |responder: &Responder| matches!(responder, Responder::Node(_));
     let services = responders.iter().filter(|(it, _)| matches!(it, Responder::Service(_)));

@@ -35,8 +35,8 @@ use crate::roles::Roles;
 use crate::running::Running;
 use crate::settings::names_socket;
 
-/// Binds the addresses of a process's console, as configured. A process that runs without a file,
-/// for one user, has no socket.
+/// Binds the configured addresses of a process's console. A process that runs without a config file, for one
+/// user, has no socket.
 pub(crate) fn bind_console(
     config: &Config,
     roles: &Roles,
@@ -49,20 +49,20 @@ pub(crate) fn bind_console(
         socket: has_file.then(|| config.socket_of(&roles.name)),
         listen,
         token: token_file.map(Token::read).transpose()?,
-        // They were checked with the config.
+        // They were validated with the config.
         networks: config.admin.networks.iter().filter_map(|it| it.parse().ok()).collect(),
         metrics_listen: config.metrics.listen,
     })?)
 }
 
-/// Starts the console, at its socket too.
+/// Starts the console, also on its socket.
 pub(crate) fn start_console(
     mut console: Console,
     running: &Arc<Running>,
 ) -> anyhow::Result<Option<ConsoleHandle>> {
     match console.open_socket() {
-        // The default place may be closed to this user, who asked for nothing
-        // there: serving without commands is better than not serving.
+        // The default path may be inaccessible to this user, who did not ask for a socket: serving without
+        // commands is better than not serving.
         Err(error @ ConsoleError::Socket { .. }) if !names_socket(&running.config()) => {
             tracing::warn!("{error}; continuing without commands on this machine");
         }
@@ -103,7 +103,7 @@ impl Control for Management {
 
     fn drain_node(&self, service: Option<&str>, name: &str) -> Result<(), ControlError> {
         self.each_with(service, name, |dispatcher| dispatcher.drain(name))?;
-        // Packets are steered by a copy of what was just changed.
+        // Packets are steered by a copy of the state that has just changed.
         let is_steered = |dispatcher: &Arc<Dispatcher>| {
             let status = dispatcher.status();
             DispatchMode::from_word(&status.dispatch).is_some_and(DispatchMode::is_steered)
@@ -254,7 +254,7 @@ impl Control for Management {
 }
 
 impl Management {
-    /// Changes a node in the service named, or in all that have it.
+    /// Changes a node in the named service, or in all services that have it.
     fn each_with(
         &self,
         service: Option<&str>,
@@ -269,7 +269,7 @@ impl Management {
         };
         let all = &self.0.parts.dispatchers;
         if !all.iter().any(|dispatcher| has_it(&dispatcher)) {
-            // The first one's refusal says which nodes there are.
+            // The first service's error states which nodes exist.
             let first = all.first().ok_or_else(no_dispatcher)?;
             return job(first).map_err(refusal);
         }
@@ -344,7 +344,7 @@ fn local_node(running: &Running, config: &Config, snapshot: &Snapshot) -> Option
     let site =
         |site: &skep_config::SiteConfig| site.hosts.first().map_or("*", String::as_str).to_owned();
     Some(NodeLocalStatus {
-        // A process that is a dispatcher as well lists its services first.
+        // In a process that also dispatches, the services' addresses precede the node's.
         address: *running.addresses.last()?,
         cache_bytes: stats.indexed_bytes,
         cache_bytes_max: config.cache.size_bytes_max,
@@ -375,14 +375,14 @@ fn service_status(dispatcher: &Dispatcher) -> ServiceStatus {
     }
 }
 
-/// `None`: it is at no IP address, where no node is.
+/// Returns `None` for a member without an IP address, which no node is.
 fn node_status(service: &str, node: MemberStatus) -> Option<NodeStatus> {
     Some(NodeStatus {
         name: node.name,
         service: service.to_owned(),
         address: node.address.tcp()?,
         public_address: node.public_address,
-        // A word that is not known here is one of a node without requests.
+        // An unknown state is treated as that of a node without requests.
         state: NodeState::from_word(&node.state).unwrap_or(NodeState::Down),
         reason: node.reason,
         since_ms: node.since_ms,

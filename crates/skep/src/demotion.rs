@@ -1,9 +1,8 @@
-//! Drops the privileges of a start: afterwards this process is the serving user, without any other
+//! Drops the privileges of the start: afterwards this process runs as the serving user, without any other
 //! privilege.
 //!
-//! It runs after all addresses are bound and before any other thread exists, in every mode,
-//! whichever user started the process; a process that was not started as root only drops its other
-//! privileges.
+//! It runs after all addresses are bound and before any other thread exists, in every mode, whichever user
+//! started the process; a process that was not started as root only drops its capabilities.
 
 use std::path::Path;
 
@@ -16,7 +15,7 @@ use skep_peer::RealtimePriority;
 use crate::roles::Roles;
 use crate::settings::names_socket;
 
-/// Makes this process the serving user. `file` is its config, if it has one.
+/// Changes this process to the serving user. `file` is its config file, if it has one.
 pub(crate) fn demote(config: &Config, roles: &Roles, file: Option<&Path>) -> anyhow::Result<()> {
     let was_root = rustix::process::geteuid().is_root();
     let user = User::serving(config.machine.user.as_deref(), &config.machine.groups)?;
@@ -28,7 +27,7 @@ pub(crate) fn demote(config: &Config, roles: &Roles, file: Option<&Path>) -> any
     privileges::serve_as(&user)?;
     confine_to(config, roles);
     if let Some(raised) = raised {
-        // For who tells and for who hears.
+        // One thread for sending reports, one for receiving them.
         let threads = usize::from(roles.node.is_some()) + usize::from(roles.services);
         raised.keep(threads).context("cannot keep threads for heartbeats")?;
     }
@@ -39,7 +38,7 @@ pub(crate) fn demote(config: &Config, roles: &Roles, file: Option<&Path>) -> any
     Ok(())
 }
 
-/// Sites that the serving user cannot read.
+/// Checks that the serving user can read the sites.
 pub(crate) fn check_sites(config: &Config, roles: &Roles) -> Result<(), Box<Closed>> {
     let backends = config.backends().filter(|_| roles.node.is_some());
     for backend in backends {
@@ -56,7 +55,7 @@ pub(crate) fn check_sites(config: &Config, roles: &Roles) -> Result<(), Box<Clos
     Ok(())
 }
 
-/// Errors that would otherwise occur later, or at the first reload, fail the start.
+/// Makes the start fail on errors that would otherwise occur later, or at the first reload.
 fn check_access(config: &Config, roles: &Roles, file: Option<&Path>) -> Result<(), Box<Closed>> {
     check_sites(config, roles)?;
     if let AccessLogTarget::File(path) = &config.log.access {
@@ -78,8 +77,8 @@ fn check_access(config: &Config, roles: &Roles, file: Option<&Path>) -> Result<(
     Ok(())
 }
 
-/// Blocks system calls and files that are never needed. A kernel without that support serves as
-/// well.
+/// Blocks system calls and files that are never needed. A process whose kernel lacks support continues
+/// without.
 fn confine_to(config: &Config, roles: &Roles) {
     let socket = config.socket_of(&roles.name);
     let mut writable = vec![config.state_dir.as_path()];
@@ -103,12 +102,12 @@ fn spool<'c>(config: &'c Config, roles: &Roles) -> Option<&'c Path> {
     config.spool.folder.as_deref().filter(|_| roles.node.is_some())
 }
 
-/// The folder of the recorder's file, in which SQLite has a log as well.
+/// The folder of the recorder's file, in which SQLite also creates a log.
 fn recorder_folder(config: &Config) -> Option<&Path> {
     config.recorder.file.as_deref()?.parent()
 }
 
-/// Makes the missing folders that this process will write to, and gives them to `user`.
+/// Creates the missing folders to which this process will write, with `user` as their owner.
 fn make_folders(config: &Config, roles: &Roles, user: &User) -> anyhow::Result<()> {
     let socket = config.socket_of(&roles.name);
     if let Some(spool) = spool(config, roles) {
@@ -118,7 +117,7 @@ fn make_folders(config: &Config, roles: &Roles, user: &User) -> anyhow::Result<(
     let folders = [Some(config.state_dir.as_path()), socket.parent()];
     for folder in folders.into_iter().flatten() {
         match user.make_folder(folder) {
-            // Nobody asked for anything there.
+            // Not an error: the default folder was not asked for.
             Err(_) if !names_socket(config) => {}
             made => made.with_context(|| format!("cannot make {}", folder.display()))?,
         }

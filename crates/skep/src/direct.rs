@@ -1,5 +1,5 @@
-//! Direct dispatch in this process: the netguard beside it, the dispatcher's part, the node's part,
-//! and the end of this process's own privileges.
+//! Direct dispatch in this process: the netguard beside it, the dispatcher's part, the node's part, and the
+//! end of this process if netguard is lost.
 
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
@@ -28,34 +28,34 @@ use crate::roles::Roles;
 use crate::seed::seed;
 use crate::stores::Stores;
 
-/// Direct dispatch in this process: netguard, the dispatcher's part and the node's part; empty
-/// where there is none.
+/// Direct dispatch in this process: netguard, the dispatcher's part and the node's part; empty if there is
+/// none.
 #[derive(Default)]
 pub(crate) struct DirectDispatch {
     netguard: Option<Arc<NetguardHandle>>,
     key: Option<Key>,
     direct: Option<Arc<Direct>>,
-    /// Until handoffs start.
+    /// Taken when handoffs start.
     handoff_guard: Option<HandoffGuard>,
     handoffs: Option<Arc<Handoffs>>,
     agent: Option<Arc<Agent>>,
-    /// Virtual addresses at which the node of this process listens too.
+    /// Virtual addresses at which the node of this process listens as well.
     node_addresses: Vec<SocketAddr>,
 }
 
-/// The content of heartbeats, and the receivers of what they carry.
+/// The content of heartbeats, and the receivers of their content.
 pub(crate) struct Reports {
-    /// What the node of this process has to report, if it has one.
+    /// Provides the load of this process's node, if it has one.
     pub(crate) source: Option<ReportSource>,
     /// Receives the nodes' loads.
     pub(crate) loads: Arc<NodeLoads>,
-    /// Receives the active dispatcher.
+    /// Called with the active dispatcher.
     pub(crate) on_term: OnTerm,
     /// Watches the threads.
     pub(crate) watchdog: Arc<Watchdog>,
 }
 
-/// Removes what a start has put on this machine, and nothing else.
+/// Removes what a start has added to this machine, and nothing else.
 pub(crate) struct Undo(Option<Arc<NetguardHandle>>);
 
 impl Undo {
@@ -68,7 +68,7 @@ impl Undo {
 }
 
 impl DirectDispatch {
-    /// The part before listeners: a netguard, and virtual addresses on a node.
+    /// Runs before listeners are bound: starts netguard, and adds virtual addresses to a node.
     pub(crate) fn prepare(
         config: &Config,
         roles: &Roles,
@@ -94,17 +94,17 @@ impl DirectDispatch {
         Ok(Self { netguard, key, node_addresses, handoff_guard, ..Self::default() })
     }
 
-    /// What to do if the start fails.
+    /// What to undo if the start fails.
     pub(crate) fn undo(&self) -> Undo {
         Undo(self.netguard.clone())
     }
 
-    /// Virtual addresses at which the node of this process listens too.
+    /// Virtual addresses at which the node of this process listens as well.
     pub(crate) fn node_addresses(&self) -> &[SocketAddr] {
         &self.node_addresses
     }
 
-    /// The part after listeners: takes part.
+    /// Runs after listeners are bound: starts the dispatcher's and the node's part.
     pub(crate) fn start(
         mut self,
         config: &Config,
@@ -166,7 +166,7 @@ impl DirectDispatch {
         Ok(self)
     }
 
-    /// Starts to hand connections off, and to take over those of other nodes, with so many workers.
+    /// Starts handing off connections and accepting those of other nodes, with this number of workers.
     pub(crate) fn start_handoffs(
         &mut self,
         config: &Config,
@@ -225,7 +225,7 @@ impl DirectDispatch {
     /// Waits until no new connections are steered to a node that was drained.
     ///
     /// # Errors
-    /// They still are.
+    /// New connections are still steered to it.
     pub(crate) fn await_drained(&self, node: &str) -> Result<(), ControlError> {
         if self.direct.as_ref().is_none_or(|direct| direct.await_drained(node)) {
             return Ok(());
@@ -238,7 +238,7 @@ impl DirectDispatch {
         Err(ControlError::Unavailable { what })
     }
 
-    /// Its displayed state, if this process takes part in direct dispatch.
+    /// The state to display, if this process takes part in direct dispatch.
     pub(crate) fn status(&self) -> Option<DirectStatus> {
         let handoffs = self.handoffs.as_ref().map(|it| it.shown());
         let [handoffs, handoffs_received] = handoffs.unwrap_or_default();
@@ -285,7 +285,7 @@ impl DirectDispatch {
         })
     }
 
-    /// Lets another dispatcher take over, before this process stops accepting.
+    /// Has another dispatcher take over before this process stops accepting.
     pub(crate) fn leave(&self) {
         if let Some(handoffs) = &self.handoffs {
             handoffs.leave();
@@ -299,12 +299,12 @@ impl DirectDispatch {
     }
 }
 
-/// Virtual addresses at which a node listens.
+/// The virtual addresses at which a node listens.
 fn addresses_of(config: &Config, node: &str) -> Vec<SocketAddr> {
     config.steered_services_of(node).flat_map(|service| service.listen.iter().copied()).collect()
 }
 
-/// The outcomes that at least one packet had.
+/// The verdicts that at least one packet had.
 fn packets(counters: &PacketCounters) -> Vec<PacketCount> {
     let met = counters.verdicts.iter().filter(|(_, count)| count.packets > 0);
     let count = |(verdict, count): &(Verdict, Count)| PacketCount {
@@ -315,8 +315,8 @@ fn packets(counters: &PacketCounters) -> Vec<PacketCount> {
     met.map(count).collect()
 }
 
-/// The config as a node reads it: the node names itself in responses that no dispatcher sees, which
-/// are all but those of `proxy`.
+/// The config as used by a node: the node names itself in responses that pass no dispatcher, that is with all
+/// modes but `proxy`.
 pub(crate) fn config_of_node(config: &Config, roles: &Roles) -> Config {
     let mut config = config.clone();
     let is_named = |name: &String| {
@@ -331,7 +331,7 @@ pub(crate) fn config_of_node(config: &Config, roles: &Roles) -> Config {
     config
 }
 
-/// Nothing can be changed any more: the supervisor restarts this process and its netguard.
+/// Ends this process, since nothing can be changed without netguard: the supervisor restarts both.
 fn end_without_guard() {
     failure::fail("connection to netguard lost");
 }
@@ -339,7 +339,7 @@ fn end_without_guard() {
 /// The cluster's key, if this config needs it. Read once, while this process may read it.
 pub(crate) fn cluster_key(config: &Config) -> anyhow::Result<Option<Key>> {
     let is_direct = config.steered_services().next().is_some();
-    // Session cookies work without a key, but tell more.
+    // Session cookies work without a key, but reveal more.
     let is_of_use = config.key_file.is_some() && !config.pools.is_empty();
     let is_needed = is_direct || config.cooperates() || config.reports_load() || is_of_use;
     is_needed.then(|| read_key(config)).transpose()

@@ -13,30 +13,30 @@ use skep_peer::{ThreadFault, Watchdog};
 
 use crate::supervisor;
 
-/// How often threads are looked at: a [`Watchdog`] counts seconds.
+/// Interval at which threads are checked: a [`Watchdog`] counts seconds.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Time for the thread of the log to write the last line: `exit` does not wait for it.
+/// Time for the log's thread to write the last line, for which `exit` does not wait.
 pub(crate) const LAST_LINE: Duration = Duration::from_millis(200);
 
-/// Why this process ends, if it does so by itself.
+/// Why this process ends, if it ends because of a failure.
 static FAILURE: OnceLock<String> = OnceLock::new();
 
-/// Whether it was told to end.
+/// Whether this process was ordered to end.
 static STOPS: AtomicBool = AtomicBool::new(false);
 
-/// Ends this process in good order, with a failure, unless it ends already. Packets are still
-/// steered by what is pinned.
+/// Ends this process in an orderly way as failed, unless it is ending already. Packets are still steered by
+/// the pinned programs.
 pub(crate) fn fail(why: &str) {
     if STOPS.load(Ordering::Relaxed) || FAILURE.set(why.to_owned()).is_err() {
         return;
     }
     tracing::error!("{why}: this process ends with code 1, for its supervisor to restart it");
-    // Only a process that is gone cannot be told.
+    // Fails only if the process does not exist.
     let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::TERM);
 }
 
-/// The failure for which this process has ended, if it has.
+/// Returns the failure for which this process has ended, if there was one.
 pub(crate) fn outcome() -> anyhow::Result<()> {
     match FAILURE.get() {
         Some(why) => bail!("ended: {why}"),
@@ -44,12 +44,12 @@ pub(crate) fn outcome() -> anyhow::Result<()> {
     }
 }
 
-/// This process was told to end: what breaks from now on is no failure.
+/// Records that this process was ordered to end: later faults do not count as failures.
 pub(crate) fn expect_end() {
     STOPS.store(true, Ordering::Relaxed);
 }
 
-/// Looks at the watched threads once a second, on a thread of its own, to the end of the process.
+/// Checks the watched threads once a second, on a separate thread, until the process ends.
 pub(crate) fn watch(watchdog: Arc<Watchdog>) -> io::Result<()> {
     let watch = move || {
         loop {
@@ -64,7 +64,7 @@ pub(crate) fn watch(watchdog: Arc<Watchdog>) -> io::Result<()> {
     thread::Builder::new().name("skep-watchdog".into()).spawn(watch).map(drop)
 }
 
-/// An end in good order would wait for the stalled thread.
+/// Ends the process at once, since an orderly end would wait for the stalled thread.
 #[expect(clippy::disallowed_methods, reason = "an end in good order waits for that thread")]
 fn end_at_once(fault: ThreadFault) {
     tracing::error!("{fault}: this process ends at once");

@@ -1,4 +1,4 @@
-//! Handoffs in this process: the mover, and what each worker needs of it.
+//! Handoffs in this process: the mover, and what each worker needs for it.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -28,18 +28,18 @@ use skep_wire::seal::{Key, PeerId};
 pub(crate) struct Handoffs {
     name: String,
     mover: Mover,
-    /// By worker, until it takes its own.
+    /// By worker, until the worker takes its own.
     arrivals: Mutex<Vec<Option<ArrivalQueue>>>,
     nodes: NodesView,
-    /// Addresses of the services that hand off.
+    /// Addresses of the services with handoff.
     addresses: Vec<SocketAddr>,
     settings: HandoffSettings,
     counters: Arc<HandoffCounters>,
-    /// Of LCCP's datagrams.
+    /// Counts of LCCP's datagrams.
     datagrams: Arc<Counts>,
 }
 
-/// What handoffs need of the rest of the process.
+/// What handoffs need from the rest of the process.
 pub(crate) struct HandoffParts<'a> {
     pub(crate) name: &'a str,
     pub(crate) guard: HandoffGuard,
@@ -118,23 +118,23 @@ impl Handoffs {
         own
     }
 
-    /// The connections that come to the worker of that number.
+    /// The connections that arrive for the worker with this index; can be taken once.
     pub(crate) fn arrivals(&self, worker: usize) -> Option<ArrivalQueue> {
         let mut arrivals = self.arrivals.lock().unwrap_or_else(PoisonError::into_inner);
         arrivals.get_mut(worker)?.take()
     }
 
-    /// Addresses of the services that hand off.
+    /// Addresses of the services with handoff.
     pub(crate) fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 
-    /// Takes no connections of other nodes from now on.
+    /// Accepts no more connections from other nodes.
     pub(crate) fn leave(&self) {
         self.mover.leave();
     }
 
-    /// What became of connections: of those to other nodes, and of those of other nodes.
+    /// The outcomes of connections handed off to other nodes, and of those received from them.
     pub(crate) fn shown(&self) -> [Vec<HandoffCount>; 2] {
         let count = |(outcome, connections): HandoffOutcome| HandoffCount {
             outcome: outcome.to_owned(),
@@ -143,14 +143,14 @@ impl Handoffs {
         handoff_outcomes(&self.counters).map(|it| it.into_iter().map(count).collect())
     }
 
-    /// Shows what the mover does.
+    /// Registers the mover's metrics.
     pub(crate) fn register(&self, registry: &Registry) {
         register_handoffs(registry, &self.counters);
         register_handoff_datagrams(registry, &self.datagrams);
     }
 }
 
-/// What a dispatcher needs to decide for nodes, and to hear what they have moved.
+/// What a dispatcher needs to decide for nodes, and to receive reports of moved connections.
 pub(crate) fn dispatcher_parts(
     config: &Config,
     name: &str,
@@ -169,7 +169,7 @@ pub(crate) fn dispatcher_parts(
         served: Arc::default(),
         memory_bytes: config.cache.size_bytes_max,
         arms: Arc::default(),
-        // Those who answer count.
+        // A/B tests are counted where requests are answered, not here.
         arm_counters: Arc::default(),
         active: Arc::default(),
         agents: Arc::default(),
@@ -186,13 +186,13 @@ pub(crate) fn dispatcher_parts(
     Ok(skep_steering::LccpServerParts { socket, decide, table, digest, served, arms, port })
 }
 
-/// Addresses of those of the services that hand off.
+/// Addresses of those services that use handoff.
 pub(crate) fn addresses<'a>(services: impl Iterator<Item = &'a ServiceConfig>) -> Vec<SocketAddr> {
     let services = services.filter(|service| service.dispatch == DispatchMode::Handoff);
     services.flat_map(|service| service.listen.clone()).collect()
 }
 
-/// The socket by which movers speak with each other, and with dispatchers.
+/// Opens the socket by which movers communicate with each other and with dispatchers.
 fn lccp(
     config: &Config,
     (name, address): (&str, SocketAddr),
@@ -212,17 +212,17 @@ fn lccp(
     Ok(LccpSocket::open(transport, &settings)?)
 }
 
-/// What a dispatcher is called in LCCP: a node of the same name has a socket of its own.
+/// The name of a dispatcher in LCCP: a node of the same name has a socket of its own.
 fn dispatcher_name(name: &str) -> String {
     format!("{name}/dispatcher")
 }
 
-/// Where LCCP reaches the dispatcher that has this address: not where a node of the same machine is.
+/// The LCCP address of the dispatcher with this address; it differs from that of a node on the same machine.
 fn dispatcher_address(config: &Config, address: SocketAddr) -> SocketAddr {
     (address.ip(), config.handoff.port.saturating_add(1)).into()
 }
 
-/// Where LCCP reaches the machine whose agent is there.
+/// The LCCP address of the machine with this agent.
 fn lccp_address(config: &Config, agent: SocketAddr) -> SocketAddr {
     (agent.ip(), config.handoff.port).into()
 }

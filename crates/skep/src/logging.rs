@@ -15,19 +15,19 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::fmt::writer::EitherWriter;
 
-/// Messages that wait for the reader of standard error; later ones are dropped, and counted.
+/// Maximum number of messages that wait for standard error; later ones are dropped, and counted.
 const MESSAGES_MAX: usize = 10_000;
 
-/// How long the end of this process waits for standard error, each time that it has something for it.
+/// Maximum wait for standard error at the end of this process, each time that it has something to write.
 const END_WAIT_MAX: Duration = Duration::from_secs(2);
 
-/// How long a message waits for standard error before there is a queue.
+/// Maximum wait of a message for standard error before there is a queue.
 const UNQUEUED_WAIT_MAX: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
 static QUEUE: OnceLock<NonBlocking> = OnceLock::new();
 
-/// Starts to print messages of `level` and above. `SKEP_LOG`, in the syntax of
-/// `tracing`'s filters, overrides it.
+/// Starts logging messages of `level` and above. `SKEP_LOG`, in the syntax of `tracing`'s filters, overrides
+/// the level.
 pub(crate) fn start(level: Level) {
     let filter =
         EnvFilter::try_from_env("SKEP_LOG").unwrap_or_else(|_| EnvFilter::new(level.word()));
@@ -40,9 +40,9 @@ pub(crate) fn start(level: Level) {
         .try_init();
 }
 
-/// From now on a thread of its own writes messages, and no other waits for standard error: a pipe
-/// that nobody reads stops no heartbeat and no reply. Dropping the result writes those that
-/// still wait, for [`END_WAIT_MAX`] at most.
+/// From now on a separate thread writes messages, and no other thread waits for standard error: a pipe that
+/// nobody reads delays no heartbeat and no reply. Dropping the result writes the queued messages, within
+/// [`END_WAIT_MAX`].
 pub(crate) fn queue() -> MessageQueue {
     let builder = NonBlockingBuilder::default().buffered_lines_limit(MESSAGES_MAX);
     let (writer, end) = builder.lossy(true).thread_name("skep-log").finish(io::stderr());
@@ -53,12 +53,12 @@ pub(crate) fn queue() -> MessageQueue {
     MessageQueue { dropped, end: Some(end) }
 }
 
-/// Instead of the hook of the standard library, which waits for standard error as long as nobody reads
-/// it: then a thread that has panicked never ends, and the watchdog sees only that it stalls.
+/// Replaces the hook of the standard library, which blocks while nobody reads standard error: then a panicked
+/// thread would never end, and the watchdog would see it only as stalled.
 fn say_panic(panic: &PanicHookInfo<'_>) {
     let thread = thread::current();
     let name = thread.name().unwrap_or("without a name");
-    // Empty unless `RUST_BACKTRACE` asks for one.
+    // Empty unless requested by `RUST_BACKTRACE`.
     let trace = match Backtrace::capture() {
         trace if trace.status() == BacktraceStatus::Captured => format!("\n{trace}"),
         _ => String::new(),
@@ -66,10 +66,10 @@ fn say_panic(panic: &PanicHookInfo<'_>) {
     last_words(format!("skep: thread {name}: {panic}{trace}"));
 }
 
-/// Writes why this process fails. A pipe that nobody reads does not keep it from ending.
+/// Writes why this process fails. A pipe that nobody reads does not keep the process alive.
 pub(crate) fn last_words(words: String) {
-    // In one call, with its line feed: other processes write to the same terminal or journal. Not
-    // `eprintln`, which panics where standard error is closed.
+    // In one call with its line feed, since other processes write to the same terminal or journal. Not with
+    // `eprintln`, which panics if standard error is closed.
     let words = words + "\n";
     let write = |words: &str| drop(io::stderr().write_all(words.as_bytes()));
     let same = words.clone();
@@ -78,8 +78,8 @@ pub(crate) fn last_words(words: String) {
     }
 }
 
-/// Does `job` on a thread of its own, and waits for [`END_WAIT_MAX`] at most: the process is to end.
-/// False if no thread can be started.
+/// Runs `job` on a separate thread, and waits at most [`END_WAIT_MAX`], since the process is to end. Returns
+/// false if no thread can be started.
 fn end_within(job: impl FnOnce() + Send + 'static) -> bool {
     let (done, is_done) = mpsc::sync_channel(1);
     let run = move || {
@@ -94,12 +94,12 @@ fn end_within(job: impl FnOnce() + Send + 'static) -> bool {
 /// See [`queue`].
 pub(crate) struct MessageQueue {
     dropped: ErrorCounter,
-    /// Some until the drop.
+    /// `None` only during drop.
     end: Option<WorkerGuard>,
 }
 
 impl MessageQueue {
-    /// Tells how many messages were not logged.
+    /// Returns a function for the number of messages that were not logged.
     pub(crate) fn counts_dropped(&self) -> impl Fn() -> u64 + Send + Sync + use<> {
         let dropped = self.dropped.clone();
         move || dropped.dropped_lines() as u64
@@ -122,10 +122,10 @@ impl Drop for MessageQueue {
     }
 }
 
-/// Standard error, through the queue once there is one.
+/// Standard error, through the queue once it exists.
 struct Writer;
 
-/// Standard error while no other thread may exist: what it does not take is dropped.
+/// Standard error while no other thread may exist: what it does not accept is dropped.
 struct Unqueued;
 
 impl<'a> MakeWriter<'a> for Writer {
@@ -143,7 +143,7 @@ impl Write for Unqueued {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let stderr = io::stderr();
         let mut waited = [PollFd::new(&stderr, PollFlags::OUT)];
-        // A pipe that takes anything takes 4 KiB.
+        // A pipe that accepts anything accepts 4 KiB.
         match poll(&mut waited, Some(&UNQUEUED_WAIT_MAX)) {
             Ok(0) => Ok(line.len()),
             _ => stderr.lock().write(line),
@@ -166,7 +166,7 @@ mod tests {
     /// Set in the process that panics.
     const PANICS: &str = "SKEP_TEST_PANICS";
 
-    /// A pipe that has no room, and that nobody reads.
+    /// A pipe that is full and is not read.
     fn full_pipe() -> (PipeReader, PipeWriter) {
         let (reader, mut writer) = io::pipe().unwrap();
         rustix::io::ioctl_fionbio(&writer, true).unwrap();

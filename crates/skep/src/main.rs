@@ -1,8 +1,8 @@
 //! The binary: runs the parsed command line on one composition root.
 //!
-//! `skep-cli` implements the commands for people. It leaves the process to be made: [`serve`],
-//! [`run`], [`netguard`] and [`power_runner`] determine its config, and [`compose`] makes a running process from a
-//! config. Exit codes: 0 done, 1 failed, 2 usage.
+//! `skep-cli` implements the commands for people. It leaves creating processes to this crate: [`serve`],
+//! [`run`], [`netguard`] and [`power_runner`] determine the config, and [`compose`] makes a running process
+//! from it. Exit codes: 0 done, 1 failed, 2 usage.
 
 #![forbid(unsafe_code)]
 
@@ -34,8 +34,8 @@ use std::process::ExitCode;
 use mimalloc::MiMalloc;
 use skep_cli::Job;
 
-/// A slow request allocates its future, a few kilobytes; the C library's allocator consolidates and
-/// trims at that size, this one does not.
+/// A slow request allocates its future, a few kilobytes; the C library's allocator consolidates and trims at
+/// that size, this one does not.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
@@ -49,7 +49,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Makes a process, and runs it until its end.
+/// Creates a process, and runs it to its end.
 fn make(job: Job) -> anyhow::Result<()> {
     match job {
         Job::Serve(args) => serve::serve(args),

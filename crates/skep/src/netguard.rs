@@ -30,7 +30,7 @@ fn take_orders(args: &NetguardArgs) -> anyhow::Result<()> {
     logging::start(config.log.level);
     let socket = socket_of(&config, &args.name);
     if args.clear {
-        // A guard on a leash does not show; the daemon that holds it does.
+        // A netguard that a daemon has started does not listen here; its daemon does.
         let daemon = config.socket_of(&args.name);
         if skep_guard::is_listening(&socket) || UnixStream::connect(daemon).is_ok() {
             bail!("{} runs on this machine: stop it first, then clear", args.name);
@@ -38,21 +38,22 @@ fn take_orders(args: &NetguardArgs) -> anyhow::Result<()> {
         return Ok(Netguard::new(&config, &args.config, &args.name)?.clear()?);
     }
     let mut guard = Netguard::at_socket(&config, &args.config, &args.name, end_at_once)?;
-    // After the end of privileges, which are those of a thread.
+    // After privileges were dropped, which is done per thread.
     let messages = logging::queue();
     guard.count_dropped_messages(messages.counts_dropped());
-    // Signals are the daemon's affair from the ready line on.
+    // From the ready line on, signals are handled by the daemon.
     let daemon = args.leashed.then(Daemon::watch).transpose()?;
     let announced = announce(&format!("netguard ready at {}", socket.display()));
     match daemon {
-        // One that does not hear it is gone, and may have left something, as may one before it.
+        // A daemon that does not read the line is gone, and may have left state behind, as may an earlier
+        // one.
         Some(mut daemon) => guard.listen_on_leash(&mut daemon)?,
         None => announced.and_then(|()| Ok(guard.listen()?))?,
     }
     Ok(())
 }
 
-/// An end in good order would wait for the order that another thread executes.
+/// Ends the process at once, since an orderly end would wait for the order that another thread executes.
 #[expect(clippy::disallowed_methods, reason = "an end in good order waits for another thread")]
 fn end_at_once(why: &str) {
     tracing::error!("{why}: this process ends at once");
@@ -60,10 +61,10 @@ fn end_at_once(why: &str) {
     process::exit(1);
 }
 
-/// The daemon that has started this process, and holds the other end of its standard input.
+/// The daemon that started this process, and holds the other end of its standard input.
 ///
-/// Signals that go to the whole group (Ctrl-C, the end of a service) are that daemon's affair for
-/// as long as it lives: it has orders until its end.
+/// Signals to the whole process group (Ctrl-C, stopping a service) are left to the daemon as long as it runs:
+/// it gives orders until its end.
 struct Daemon {
     runtime: Runtime,
     terminate: Signal,
@@ -84,7 +85,7 @@ impl Daemon {
 impl Leash for Daemon {
     fn is_over(&self) -> bool {
         let stdin = io::stdin();
-        // Nobody writes to it: it can be read once it is closed.
+        // Nobody writes to it, so it becomes readable when it is closed.
         let mut waited = [PollFd::new(&stdin, PollFlags::IN)];
         poll(&mut waited, Some(&Timespec::default())).is_ok_and(|count| count > 0)
     }

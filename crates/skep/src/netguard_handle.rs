@@ -12,17 +12,17 @@ use skep_config::Config;
 use skep_guard::{Guard, GuardError};
 use skep_netguard::{handoff_socket_of, socket_of};
 
-/// A connection to netguard, and the child if this process has started it.
+/// A connection to netguard, and the child if this process started it.
 pub(crate) struct NetguardHandle {
     pub(crate) guard: Arc<Guard>,
-    /// Where it takes orders of handoffs.
+    /// The path of its socket for handoffs.
     pub(crate) handoff_socket: PathBuf,
-    /// Ends when its standard input does, however this process ends.
+    /// The child ends when its standard input is closed, however this process ends.
     _child: Option<Child>,
 }
 
 impl NetguardHandle {
-    /// Connects to the netguard of `name`: a running one (a service of its own), else a child.
+    /// Connects to the netguard of `name`: a running one (a separate service), else a child.
     pub(crate) fn start(config: &Config, file: &Path, name: &str) -> anyhow::Result<Self> {
         let (socket, handoff_socket) = (socket_of(config, name), handoff_socket_of(config, name));
         match Guard::connect(&socket) {
@@ -45,7 +45,7 @@ fn spawn(file: &Path, name: &str) -> anyhow::Result<Child> {
         .arg("--config")
         .arg(file)
         .args(["--as", name, "--leashed"])
-        // Ctrl-C at the terminal is for this process.
+        // Ctrl-C at the terminal is handled by this process.
         .process_group(0)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

@@ -1,8 +1,9 @@
-//! Switches nodes for elasticity: their agents by the links of the cluster cache, their machines by commands that another
-//! process runs.
+//! Switches nodes for elasticity: their agents over the links of the cluster cache, their machines by
+//! commands that another process runs.
 //!
-//! That process (`skep power`) is started while this one may still start programs, as netguard is. It takes orders by its
-//! standard input, one a line: the name of a node and of a command. Which program that is it reads in the config itself.
+//! That process (`skep power`) is started while this one may still execute programs, as netguard is. It reads
+//! orders from its standard input, one per line: the name of a node and of a command. It reads from the
+//! config itself which program that is.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Write};
@@ -27,15 +28,15 @@ use skep_wire::message::Name;
 
 use crate::roles::Roles;
 
-/// Time after the end of a command's own, in milliseconds, by which its end is reported: longer than a killed one takes, and than a
-/// busy machine needs.
+/// Time after a command's own timeout within which its end is reported, in milliseconds: longer than killing
+/// it takes on a busy machine.
 const REPORT_MARGIN_MS: u64 = 10_000;
 
 /// A line to the process that runs commands.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum PowerRequest {
     Run {
-        /// Of this order.
+        /// The number of this order.
         number: u64,
         node: String,
         /// `on`, `off` or `status`.
@@ -45,10 +46,10 @@ pub(crate) enum PowerRequest {
     Reload,
 }
 
-/// A line of it: a command has ended.
+/// A line from it: a command has ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PowerReport {
-    /// Of the order.
+    /// The number of the order.
     pub(crate) number: u64,
     /// `done`, `failed`, `timed_out` or `not_run`.
     pub(crate) outcome: String,
@@ -56,7 +57,7 @@ pub(crate) struct PowerReport {
     pub(crate) output: String,
 }
 
-/// The process that runs commands, before this one reads what it says: that takes a thread.
+/// The process that runs commands, before this process starts the thread that reads its output.
 pub(crate) struct PowerRunner {
     child: Child,
     orders: ChildStdin,
@@ -77,7 +78,7 @@ impl PowerRunner {
             .arg("power")
             .arg("--config")
             .arg(file)
-            // Ctrl-C at the terminal is for this process.
+            // Ctrl-C at the terminal is handled by this process.
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -89,15 +90,15 @@ impl PowerRunner {
     }
 }
 
-/// Has commands run by that process.
+/// Has that process run commands.
 struct RemoteCommands {
     orders: Mutex<ChildStdin>,
     progress: Arc<Mutex<Progress>>,
-    /// Ends when its standard input does, however this process ends.
+    /// The child ends when its standard input is closed, however this process ends.
     _child: Child,
 }
 
-/// What was ordered, and what came of it.
+/// The given orders and their results.
 #[derive(Default)]
 struct Progress {
     /// The number of the last order.
@@ -111,14 +112,14 @@ struct Progress {
 struct RunningCommand {
     node: String,
     command: PowerCommand,
-    /// When it is given up, whatever has become of the process that runs it.
+    /// When it is abandoned, whatever happened to the process that runs it.
     given_up_at: Instant,
 }
 
 impl RemoteCommands {
     fn new(runner: PowerRunner) -> anyhow::Result<Arc<Self>> {
         let PowerRunner { child, orders, reports } = runner;
-        // A process that stands still must not hold up who gives it orders.
+        // A stalled process must not block the sender of orders.
         rustix::io::ioctl_fionbio(&orders, true).context("cannot set up a pipe")?;
         let progress = Arc::<Mutex<Progress>>::default();
         let heard = Arc::clone(&progress);
@@ -129,12 +130,13 @@ impl RemoteCommands {
         Ok(Arc::new(Self { orders: Mutex::new(orders), progress, _child: child }))
     }
 
-    /// The config was reloaded.
+    /// Forwards a reload of the config.
     fn reload(&self) {
         self.send(&PowerRequest::Reload);
     }
 
-    /// False: nobody takes it. A line is written whole or not at all, as it is shorter than `PIPE_BUF` (pipe(7)).
+    /// Returns false if the line is not accepted. A line is written completely or not at all, since it is
+    /// shorter than `PIPE_BUF` (pipe(7)).
     fn send(&self, request: &PowerRequest) -> bool {
         let Ok(line) = serde_json::to_string(request) else { return false };
         let mut orders = lock(&self.orders);
@@ -142,7 +144,7 @@ impl RemoteCommands {
     }
 }
 
-/// The same for [`NodePowers`], while reloads use it as well.
+/// The same for [`NodePowers`], while reloads also use it.
 struct SharedCommands(Arc<RemoteCommands>);
 
 impl PowerCommands for SharedCommands {
@@ -172,7 +174,7 @@ impl PowerCommands for SharedCommands {
 }
 
 impl Progress {
-    /// The number of an order.
+    /// Records an order; returns its number.
     fn begin(&mut self, running: RunningCommand) -> u64 {
         self.last += 1;
         self.running.insert(self.last, running);
@@ -190,14 +192,14 @@ impl Progress {
         self.end(number, outcome, how, output);
     }
 
-    /// The first end of an order counts.
+    /// Records the end of an order; only the first counts.
     fn end(&mut self, number: u64, outcome: CommandOutcome, how: String, output: String) {
         if let Some(RunningCommand { node, command, .. }) = self.running.remove(&number) {
             self.ended.push(EndedCommand { node, command, outcome, how, output });
         }
     }
 
-    /// Ends what should have been reported by now.
+    /// Ends orders whose end should have been reported by now.
     fn give_up(&mut self, now: Instant) {
         let is_late = |it: &RunningCommand| now >= it.given_up_at;
         for (_, late) in self.running.extract_if(.., |_, it| is_late(it)) {
@@ -209,7 +211,7 @@ impl Progress {
         }
     }
 
-    /// Nothing more is heard of what runs.
+    /// Ends all running orders, since no more reports will be received.
     fn end_all(&mut self) {
         let why = "could not be run: the process that runs commands is gone, restart this one";
         for RunningCommand { node, command, .. } in std::mem::take(&mut self.running).into_values()
@@ -231,7 +233,7 @@ fn hear(reports: BufReader<ChildStdout>, progress: &Mutex<Progress>) {
     progress.end_all();
 }
 
-/// The agents of nodes that are linked with the coordinator of this process.
+/// The agents of nodes that are linked to the coordinator of this process.
 struct LinkedAgents(Arc<Coordination>);
 
 impl NodeAgents for LinkedAgents {
@@ -257,7 +259,7 @@ pub(crate) struct NodeSwitches {
 }
 
 impl NodeSwitches {
-    /// Has `dispatchers` switch their nodes, before they are watched.
+    /// Has `dispatchers` switch their nodes; to be called before they are watched.
     pub(crate) fn start(
         config: &Config,
         runner: Option<PowerRunner>,
@@ -278,7 +280,7 @@ impl NodeSwitches {
         }
     }
 
-    /// Another config is in force.
+    /// Applies a new config.
     pub(crate) fn reload(&self, config: &Config) {
         self.powers.reload(config);
         if let Some(commands) = &self.commands {
@@ -295,7 +297,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 mod tests {
     use super::*;
 
-    /// An order that is given up then.
+    /// Records an order that is abandoned at `given_up_at`.
     fn begin(progress: &mut Progress, given_up_at: Instant) -> u64 {
         let (node, command) = ("n1".to_owned(), PowerCommand::On);
         progress.begin(RunningCommand { node, command, given_up_at })

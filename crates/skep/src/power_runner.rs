@@ -1,8 +1,9 @@
-//! `skep power`: runs the commands that switch machines, for the daemon that holds the other end of its standard input.
+//! `skep power`: runs the commands that switch machines, for the daemon that holds the other end of its
+//! standard input.
 //!
-//! It has no privileges that the daemon was not started with, reads nothing from a network, and runs only what the config
-//! says. Where it is root, the config must be such that the serving user cannot change it, and commands run as that user unless
-//! the config names another one.
+//! It has no privileges that the daemon was not started with, reads nothing from a network, and runs only
+//! commands of the config. If it runs as root, the serving user must not be able to change the config, and
+//! commands run as that user unless the config names another.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -20,10 +21,10 @@ use skep_guard::{User, trust};
 use crate::logging;
 use crate::power::{PowerReport, PowerRequest};
 
-/// Commands that run at a time: each has a thread. More nodes than this are not switched at once.
+/// Maximum number of concurrent commands, each with a thread. More nodes than this are not switched at once.
 const RUNNING_MAX: usize = 64;
 
-/// The process groups of commands that run.
+/// The process groups of running commands.
 type Groups = Arc<Mutex<BTreeSet<i32>>>;
 
 pub(crate) fn run(args: &PowerArgs) -> anyhow::Result<()> {
@@ -37,7 +38,8 @@ pub(crate) fn run(args: &PowerArgs) -> anyhow::Result<()> {
             Ok(PowerRequest::Run { number, node, command }) => {
                 begin(&config, (number, node, command), &groups);
             }
-            // The daemon has read it, and said what is wrong with it. The user that serves is that of the start.
+            // The daemon has read the config and reported its errors. The serving user stays that of the
+            // start.
             Ok(PowerRequest::Reload) => {
                 if let Ok(new) = load_config(&args.config) {
                     match check_file(&first, &args.config) {
@@ -49,14 +51,14 @@ pub(crate) fn run(args: &PowerArgs) -> anyhow::Result<()> {
             Err(error) => tracing::error!("cannot interpret an order: {error}"),
         }
     }
-    // The daemon has ended: nobody waits for what runs.
+    // The daemon has ended: nobody waits for the running commands.
     for group in lock(&groups).iter().filter_map(|it| rustix::process::Pid::from_raw(*it)) {
         kill_group(group);
     }
     Ok(())
 }
 
-/// Where this process is more than the serving user, that one must not decide what runs.
+/// If this process has more privileges than the serving user, that user must not decide what it runs.
 fn check_file(config: &Config, file: &Path) -> anyhow::Result<()> {
     if rustix::process::geteuid().is_root() {
         let user = User::serving(config.machine.user.as_deref(), &config.machine.groups)?;
@@ -138,11 +140,11 @@ fn not_run(number: u64, how: String) -> PowerReport {
     PowerReport { number, outcome: "not_run".to_owned(), how, output: String::new() }
 }
 
-/// One line, whole.
+/// Writes one complete line.
 fn report(report: PowerReport) {
     match serde_json::to_string(&report) {
         Ok(line) => {
-            // A daemon that does not hear it is gone.
+            // A daemon that does not read it is gone.
             let _ = writeln!(std::io::stdout().lock(), "{line}");
         }
         Err(error) => tracing::error!("a report cannot be written: {error}"),

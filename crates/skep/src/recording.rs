@@ -1,4 +1,4 @@
-//! The recorder of this process: what it asks of the process.
+//! The recorder of this process, with its inputs.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use skep_telemetry::{CoreGauge, Registry};
 
 use crate::roles::Roles;
 
-/// Starts to record, if the config says where to.
+/// Starts recording, if the config names a file.
 pub(crate) fn start(
     config: &Config,
     roles: &Roles,

@@ -1,6 +1,5 @@
-//! The load reports from nodes to dispatchers: this process's node sends them, this process's
-//! dispatchers receive them. In direct dispatch heartbeats carry them ([`crate::direct`]);
-//! elsewhere they are datagrams of their own.
+//! Load reports from nodes to dispatchers: this process's node sends them, this process's dispatchers receive
+//! them. In direct dispatch heartbeats carry them ([`crate::direct`]); otherwise they are separate datagrams.
 
 use std::sync::Arc;
 
@@ -23,18 +22,18 @@ use crate::roles::Roles;
 pub(crate) struct Reporting {
     /// The loads that this process received.
     loads: Arc<NodeLoads>,
-    /// They read the loads, and their A/B tests are told of to other dispatchers.
+    /// They read the loads; the state of their A/B tests is sent to other dispatchers.
     dispatchers: Vec<Arc<Dispatcher>>,
     receiver: Option<Arc<LoadReceiver>>,
     reporter: Option<Arc<Reporter>>,
     /// Watches the threads of heartbeats and reports.
     watchdog: Arc<Watchdog>,
-    /// What the node of this process counts of A/B tests.
+    /// What the node of this process counts for A/B tests.
     arm_counters: Arc<ArmCounters>,
 }
 
 impl Reporting {
-    /// Starts empty; `dispatchers` read the loads.
+    /// Creates an instance without loads; `dispatchers` read the loads.
     pub(crate) fn new(
         config: &Config,
         dispatchers: &[Arc<Dispatcher>],
@@ -46,17 +45,17 @@ impl Reporting {
         Self { loads, dispatchers, receiver: None, reporter: None, watchdog, arm_counters }
     }
 
-    /// What the node of this process counts of A/B tests.
+    /// What the node of this process counts for A/B tests.
     pub(crate) fn arm_counters(&self) -> &Arc<ArmCounters> {
         &self.arm_counters
     }
 
-    /// The reports from now on.
+    /// The reports received from now on.
     pub(crate) fn new_reports(&self) -> NewReports {
         self.loads.follow()
     }
 
-    /// The content of heartbeats, and the receivers of what they carry.
+    /// The content of heartbeats, and the receivers of their content.
     pub(crate) fn with_heartbeats(
         &self,
         roles: &Roles,
@@ -69,7 +68,7 @@ impl Reporting {
         Ok(Reports { source, loads, on_term, watchdog })
     }
 
-    /// The load of `node`, which this process also records if it dispatches: no process sends
+    /// Provides the load of `node`, which this process also records if it dispatches, since no process sends
     /// datagrams to itself.
     fn source(
         &self,
@@ -97,7 +96,7 @@ impl Reporting {
         }))
     }
 
-    /// Starts to send and receive reports, where heartbeats do not carry them.
+    /// Starts sending and receiving reports, unless heartbeats carry them.
     pub(crate) fn start(
         &mut self,
         config: &Config,
@@ -141,7 +140,7 @@ impl Reporting {
         }
     }
 
-    /// Its displayed state.
+    /// The state to display.
     pub(crate) fn status(&self) -> Vec<NodeReport> {
         let report = |it: skep_dispatcher::NodeReport| NodeReport {
             name: it.name.to_string(),

@@ -16,15 +16,15 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<()> {
     logging::start(config.log.level);
     let process = Process::start(config, roles, Some(args.config.clone()))?;
     if args.leashed {
-        // A thread, so it comes after the end of privileges; what was closed before
-        // is still closed.
+        // Needs a thread, so it comes after privileges were dropped; if standard input was closed before,
+        // that is still detected.
         end_with_stdin()?;
     }
     let ready = ready(process.running());
     process.run(&ready)
 }
 
-/// Where it answers. A dispatcher of packets alone answers nowhere itself.
+/// Where this process answers. A dispatcher that only steers packets answers nowhere itself.
 fn ready(running: &Running) -> String {
     let own = running.addresses.iter().map(|address| format!("http://{address}"));
     let config = running.config();
@@ -34,8 +34,8 @@ fn ready(running: &Running) -> String {
     format!("ready on {}", own.chain(steered).collect::<Vec<_>>().join(", "))
 }
 
-/// Drains as soon as standard input ends: the process that started this one holds the other end,
-/// and closes it even by kill -9.
+/// Drains as soon as standard input is closed: the process that started this one holds the other end, which
+/// is closed even by kill -9.
 fn end_with_stdin() -> anyhow::Result<()> {
     let watch = || {
         let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
@@ -45,7 +45,7 @@ fn end_with_stdin() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What this process is: the one named, or everything in the file.
+/// The roles of this process: those of the given name, or everything in the config.
 fn roles(config: &Config, args: &RunArgs) -> anyhow::Result<Roles> {
     let Some(name) = &args.name else {
         return match config.nodes.as_slice() {

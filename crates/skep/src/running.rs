@@ -25,7 +25,7 @@ use crate::reporting::Reporting;
 use crate::roles::Roles;
 use crate::settings::{Admissions, engine_settings};
 
-/// What a process is made of by the composition root; empty where the config has none of it.
+/// The parts from which the composition root makes a process; empty where the config has none.
 pub(crate) struct ProcessParts {
     pub(crate) node: Option<Arc<Node>>,
     pub(crate) dispatchers: Vec<Arc<Dispatcher>>,
@@ -45,7 +45,7 @@ pub(crate) struct Shared {
     pub(crate) log: LogHandle,
 }
 
-/// All methods may be called from any thread.
+/// A running process. All methods may be called from any thread.
 pub(crate) struct Running {
     pub(crate) roles: Roles,
     pub(crate) addresses: Vec<SocketAddr>,
@@ -54,7 +54,7 @@ pub(crate) struct Running {
     pub(crate) started: Instant,
     pub(crate) started_at: SystemTime,
     pub(crate) series: Arc<TrafficHistory>,
-    /// Once they serve.
+    /// Set once the workers serve.
     pub(crate) workers: OnceLock<Vec<WorkerHandle>>,
     file: Option<PathBuf>,
     leaving: AtomicBool,
@@ -64,7 +64,7 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// A process that serves at `addresses` from now on; `file` is read again by a reload.
+    /// Creates a process that serves at `addresses` from now on; a reload reads `file` again.
     pub(crate) fn new(
         config: Config,
         roles: Roles,
@@ -98,12 +98,12 @@ impl Running {
         Arc::clone(&lock(&self.config))
     }
 
-    /// Counts the configs that were in force, from 1.
+    /// The number of configs that have been in force, from 1.
     pub(crate) fn generation(&self) -> u64 {
         self.generation.load(Ordering::Relaxed)
     }
 
-    /// Counts requests over time on `worker`, for as long as there is this process.
+    /// Counts requests over time on `worker`, for the life of this process.
     pub(crate) fn count_traffic(&self, worker: &WorkerHandle) {
         let (history, registry) = (Arc::downgrade(&self.series), Arc::clone(&self.shared.registry));
         let node = self.parts.node.clone();
@@ -123,13 +123,13 @@ impl Running {
         self.leaving.load(Ordering::Relaxed)
     }
 
-    /// Longest time that a drain may take.
+    /// The maximum duration of a drain.
     pub(crate) fn drain_time(&self) -> Duration {
         Duration::from_millis(self.config().timeouts.drain_ms)
     }
 
-    /// Shows dispatchers that this process drains; returns how long they may take to notice: two
-    /// rounds of checks.
+    /// Reports to dispatchers that this process drains; returns how long they may take to notice: two rounds
+    /// of checks.
     pub(crate) fn leave(&self) -> Duration {
         self.leaving.store(true, Ordering::Relaxed);
         self.parts.direct_dispatch.leave();
@@ -140,15 +140,15 @@ impl Running {
         Duration::from_millis(rounds_ms.filter(|_| others).unwrap_or(0)).min(self.drain_time())
     }
 
-    /// Reopens the log, reads the config file again and applies what can be
-    /// applied. A config with an error is refused whole; the old one stays. Returns the settings that have
-    /// changed and take effect at the next restart.
+    /// Reopens the log, reads the config file again and applies all settings that can be changed. A config
+    /// with an error is refused as a whole; the old one stays in force. Returns the changed settings that
+    /// take effect only at the next restart.
     pub(crate) fn reload(&self) -> anyhow::Result<Vec<String>> {
         self.shared.log.reopen();
         let Some(file) = &self.file else { return Ok(Vec::new()) };
         let result = load_config(file).and_then(|config| self.apply(config));
         if let Some(node) = &self.parts.node {
-            // The new config may have servers that were ordered about before.
+            // The new config may contain servers for which orders were given before.
             node.retry_orders();
         }
         let counter = match &result {
@@ -198,7 +198,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Servers of all pools, and what was asked of them.
+/// The servers of all pools, with their numbers of requests.
 fn pool_servers(node: &Node) -> Vec<PoolServerTotals> {
     let pools = node.pools();
     let servers = pools.iter().flat_map(|pool| {

@@ -8,7 +8,7 @@ use crate::compose::Process;
 use crate::logging;
 use crate::roles::Roles;
 
-/// Settings that options make.
+/// The settings that are set by options.
 const OPTIONS: &[(&str, &str)] = &[
     ("machine.threads", "--threads"),
     ("cache.size_bytes_max", "--cache-size"),

@@ -11,26 +11,26 @@ use skep_peer::stream::PEER_ADMISSION;
 use skep_serve::{Admission, AdmissionLimits, Pace};
 use skep_telemetry::{Format, LogTarget};
 
-/// Clients that are named when a drain waits for them; others are counted.
+/// Maximum number of clients that are named when a drain waits for them; others are counted.
 const WAITED_FOR_MAX: usize = 8;
 
-/// Whether the config says where the control socket is.
+/// Whether the config specifies the path of the control socket.
 pub(crate) fn names_socket(config: &Config) -> bool {
     config.admin.socket.is_some() || config.state_dir != Config::default().state_dir
 }
 
-/// Admission to this process: clients and other nodes, each counted separately, so that neither
-/// starves the other.
+/// Admission to this process: clients and other nodes are counted separately, so that neither can starve the
+/// other.
 #[derive(Clone)]
 pub(crate) struct Admissions {
     pub(crate) clients: Arc<Admission>,
     pub(crate) peers: Arc<Admission>,
-    /// Whether clients can be told from dispatchers.
+    /// Whether clients can be distinguished from dispatchers.
     knows_clients: bool,
 }
 
 impl Admissions {
-    /// Those of a process, which is a node or not.
+    /// Creates the admissions of a process, which is a node or not.
     pub(crate) fn new(config: &Config, is_node: bool) -> Self {
         let members = config.dispatcher_addresses().filter(|_| is_node);
         let knows_clients = !is_node || !has_nameless_proxies(config);
@@ -41,12 +41,12 @@ impl Admissions {
         Self { clients, peers, knows_clients }
     }
 
-    /// Bounds of a changed config; connections already open stay.
+    /// Applies the limits of a changed config; open connections stay.
     pub(crate) fn set_limits(&self, config: &Config) {
         self.clients.set_limits(client_limits(config, self.knows_clients));
     }
 
-    /// What a drain still waits for, with at most this many names.
+    /// What a drain still waits for, naming a limited number of clients.
     pub(crate) fn waited_for(&self, left: Duration) -> String {
         let clients = self.clients.clients();
         let of_clients: usize = clients.iter().map(|(_, count)| count).sum();
@@ -71,13 +71,13 @@ impl Admissions {
         format!("{} connections with a request in work: {}{until}", self.open(), parts.join(", "))
     }
 
-    /// Connections open.
+    /// The number of open connections.
     pub(crate) fn open(&self) -> usize {
         self.clients.open() + self.peers.open()
     }
 }
 
-/// Whether requests may come from dispatchers that cannot be told from clients.
+/// Whether requests may come from dispatchers that cannot be distinguished from clients.
 fn has_nameless_proxies(config: &Config) -> bool {
     let is_proxied = |service: &ServiceConfig| {
         service.dispatch == DispatchMode::Proxy
@@ -107,7 +107,7 @@ fn client_limits(config: &Config, knows_clients: bool) -> AdmissionLimits {
     }
 }
 
-/// The engine's settings; bounds of a process are shared out to `threads`.
+/// The engine's settings; limits per process are divided among `threads`.
 pub(crate) fn engine_settings(config: &Config, threads: usize) -> EngineSettings {
     let (limits, timeouts) = (&config.limits, &config.timeouts);
     let pace = Pace {

@@ -1,4 +1,4 @@
-//! A dispatcher's persistent state: a file of its own, and an etcd if the config has one.
+//! A dispatcher's persistent state: a separate file, and an etcd if the config has one.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,14 +8,14 @@ use skep_config::Config;
 use skep_store::{Store, StoreOpenError, StoreSettings};
 
 pub(crate) struct Stores {
-    /// A file of this machine: for what must be stored before it is used.
+    /// A file of this machine, for what must be stored before it is used.
     pub(crate) local: Store,
-    /// The store that dispatchers share: polled, not waited for.
+    /// The store that dispatchers share: polled, never waited for.
     pub(crate) shared: Option<Store>,
 }
 
 impl Stores {
-    /// Opens those of the dispatcher `name`.
+    /// Opens the stores of the dispatcher `name`.
     pub(crate) fn open(config: &Config, name: &str) -> anyhow::Result<Self> {
         let file = config.state_dir.join(format!("{name}.redb"));
         let local = open_local(file)?;
@@ -28,16 +28,16 @@ impl Stores {
         Ok(Self { local, shared })
     }
 
-    /// The greatest epoch in any of them, or 0. One that does not answer counts as 0, too: the other
-    /// machines' heartbeats have the epoch, and each process skips some.
+    /// The greatest epoch in any store, or 0. A store that does not answer also counts as 0: the other
+    /// machines' heartbeats carry the epoch, and each process skips some.
     pub(crate) fn last_epoch(&self) -> u64 {
         let local = last_epoch(&self.local);
         local.max(self.shared.as_ref().map_or(0, last_epoch))
     }
 }
 
-/// Opens the file of this machine. Damage must not keep a dispatcher from serving: what is lost is
-/// made good by what other machines know.
+/// Opens the file of this machine. A damaged file must not keep a dispatcher from serving: what is lost is
+/// restored from what other machines have.
 fn open_local(file: PathBuf) -> anyhow::Result<Store> {
     let settings = StoreSettings::Embedded { file: file.clone() };
     let damage = match Store::open(&settings) {

@@ -1,4 +1,4 @@
-//! What the supervisor of this process learns, by sd_notify(3): systemd with `Type=notify`.
+//! Notifies this process's supervisor by sd_notify(3): systemd with `Type=notify`.
 
 use std::ffi::OsString;
 use std::io;
@@ -12,15 +12,16 @@ static SUPERVISOR: OnceLock<Supervisor> = OnceLock::new();
 
 struct Supervisor {
     socket: UnixDatagram,
-    /// Not connected: a supervisor that was started anew listens on another socket of this name.
+    /// The socket is not connected, since a restarted supervisor listens on another socket with the same
+    /// name.
     address: SocketAddr,
 }
 
-/// Finds the supervisor, if there is one, while there are descriptors.
+/// Finds the supervisor, if there is one, while descriptors are available.
 pub(crate) fn find() {
     let Some(name) = std::env::var_os("NOTIFY_SOCKET") else { return };
     match Supervisor::named(&name) {
-        // A process has one, and calls this once.
+        // This function is called once per process.
         Ok(supervisor) => drop(SUPERVISOR.set(supervisor)),
         Err(error) => {
             tracing::warn!("the supervisor at {} cannot be notified: {error}", name.display())
@@ -28,30 +29,30 @@ pub(crate) fn find() {
     }
 }
 
-/// This process is ready.
+/// Reports that this process is ready.
 pub(crate) fn notify_ready() {
     notify("READY=1");
 }
 
-/// All watched threads run. To be sent more often than `WatchdogSec` says.
+/// Reports that all watched threads run. To be sent more often than `WatchdogSec`.
 pub(crate) fn notify_watchdog() {
     notify("WATCHDOG=1");
 }
 
-/// This process was told to end.
+/// Reports that this process was ordered to end.
 pub(crate) fn notify_stopping() {
     notify("STOPPING=1");
 }
 
 impl Supervisor {
-    /// `name` is a path, or `@` and an abstract name.
+    /// Parses `name`: a path, or `@` and an abstract name.
     fn named(name: &OsString) -> io::Result<Self> {
         let address = match name.as_bytes() {
             [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,
             _ => SocketAddr::from_pathname(name)?,
         };
         let socket = UnixDatagram::unbound()?;
-        // Nobody waits for a supervisor that does not read.
+        // A supervisor that does not read must not block the sender.
         socket.set_nonblocking(true)?;
         Ok(Self { socket, address })
     }

@@ -1,5 +1,5 @@
-//! One case: what a client sends, in which pieces, and what the origin answers. As a
-//! file it is text, one line for each part.
+//! One case: the bytes that a client sends, in which pieces, and the origin's answers. Its file is text, with
+//! one line for each part.
 
 use std::fmt::Write as _;
 
@@ -9,34 +9,34 @@ use crate::limits::{BENT_OPEN_ONE_IN, REQUESTS_MAX};
 use crate::message::{self, one_in};
 use crate::mutate;
 
-/// Path of the request that ends each case: who takes it for what it is has read all
-/// before it as it was meant.
+/// The path of the request that ends each case: a peer that forwards it has parsed everything before it as
+/// intended.
 pub(crate) const END_TARGET: &str = "/the-end";
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Case {
-    /// Requests, as far as it was meant so.
+    /// The requests, as intended.
     pub(crate) requests: Vec<Vec<u8>>,
-    /// The origin's answers, in the order of what it is asked.
+    /// The origin's answers, in the order of the requests that it receives.
     pub(crate) replies: Vec<Answer>,
-    /// Where the stream is cut into writes.
+    /// The offsets at which the stream is split into writes.
     pub(crate) splits: Vec<usize>,
 }
 
-/// What the origin answers.
+/// An answer of the origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) bytes: Vec<u8>,
-    /// Whether it closes behind them.
+    /// Whether the origin then closes the connection.
     pub(crate) closes: bool,
 }
 
 impl Case {
-    /// The case of that seed: depends on nothing else.
+    /// Generates the case of a seed, deterministically.
     pub(crate) fn of_seed(seed: u64) -> Self {
         let mut rng = Rng::new(stable_hash(&seed.to_le_bytes(), 1));
         let count = 1 + rng.below(REQUESTS_MAX) as usize;
-        // Most cases are valid; of the others one message is bent.
+        // Most cases are valid; in the others one message is mutated.
         let bent = rng.below(count as u64) as usize;
         let what = rng.below(10);
         let mut case = Self::default();
@@ -61,9 +61,8 @@ impl Case {
             if is_bent && is_noise {
                 mutate::noise(&mut rng, &mut bytes);
             }
-            // Most servers that bend an answer send nothing behind it: how long a peer waits for
-            // the rest is not what this is about. The others show whether a connection
-            // carries on from where the answer ended.
+            // After most mutated answers the connection is closed: how long a peer waits for the rest is not
+            // what is tested. The others show whether a connection continues at the end of the answer.
             let closes = closes || (is_bent && !one_in(&mut rng, BENT_OPEN_ONE_IN));
             case.replies.push(Answer { bytes, closes });
         }
@@ -75,13 +74,13 @@ impl Case {
         case
     }
 
-    /// All that the client sends.
+    /// All bytes that the client sends.
     pub(crate) fn stream(&self) -> Vec<u8> {
         let end = format!("GET {END_TARGET} HTTP/1.1\r\nHost: end\r\nConnection: close\r\n\r\n");
         [self.requests.concat(), end.into_bytes()].concat()
     }
 
-    /// The same in the pieces that it is written in.
+    /// The same in the pieces in which it is written.
     pub(crate) fn pieces(&self) -> Vec<Vec<u8>> {
         let stream = self.stream();
         let mut pieces = Vec::new();
@@ -94,7 +93,7 @@ impl Case {
         pieces
     }
 
-    /// The answer to the request of that number.
+    /// The answer to the request with this number.
     pub(crate) fn answer(&self, number: usize) -> Answer {
         let plain = || Answer {
             bytes: b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nend".to_vec(),
@@ -103,7 +102,7 @@ impl Case {
         self.replies.get(number).cloned().unwrap_or_else(plain)
     }
 
-    /// As text.
+    /// Formats the case as text.
     pub(crate) fn to_text(&self) -> String {
         let mut text = String::new();
         for bytes in &self.requests {
@@ -119,7 +118,7 @@ impl Case {
         text
     }
 
-    /// From text; `None`: it is none.
+    /// Parses the text of a case; `None` if it is invalid.
     pub(crate) fn from_text(text: &str) -> Option<Self> {
         let mut case = Self::default();
         for line in text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
@@ -136,7 +135,7 @@ impl Case {
         Some(case)
     }
 
-    /// Cases with a little less in them, the boldest first.
+    /// Variants that are slightly smaller, the largest reductions first.
     pub(crate) fn smaller(&self) -> Vec<Self> {
         let mut all = Vec::new();
         for at in 0..self.requests.len() {
@@ -179,7 +178,7 @@ impl Case {
     }
 }
 
-/// The same without one of its lines.
+/// Variants without one of the lines.
 fn shorter(bytes: &[u8]) -> Vec<Vec<u8>> {
     let lines: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
     let without = |out: usize| {
@@ -189,7 +188,7 @@ fn shorter(bytes: &[u8]) -> Vec<Vec<u8>> {
     (1..lines.len()).map(without).collect()
 }
 
-/// Takes back what `escape_ascii` did.
+/// Reverses `escape_ascii`.
 fn unescape(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     let mut rest = text.bytes();

@@ -1,5 +1,4 @@
-//! A client: sends the pieces of a case, and reads what comes until the other side
-//! closes.
+//! A client: sends the pieces of a case, and reads until the other side closes.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -14,26 +13,26 @@ use crate::limits::HANG;
 pub(crate) struct Response {
     pub(crate) head: Head,
     pub(crate) status: u16,
-    /// Its body; `None`: it was cut, or can't be read.
+    /// The body; `None` if it was truncated or cannot be parsed.
     pub(crate) body: Option<Vec<u8>>,
 }
 
-/// What a client saw of a connection.
+/// What a client received on a connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Heard {
     /// Final responses, in order.
     pub(crate) responses: Vec<Response>,
-    /// Bytes that are none.
+    /// Bytes that are not part of a response.
     pub(crate) rubbish: Vec<u8>,
-    /// The other side neither answered nor closed.
+    /// Whether the other side neither answered nor closed.
     pub(crate) hung: bool,
 }
 
-/// What came back, before it is taken apart.
+/// The received bytes, before parsing.
 pub(crate) struct Raw {
     bytes: Vec<u8>,
     hung: bool,
-    /// It ended in order.
+    /// Whether it was closed without a reset.
     closed: bool,
 }
 
@@ -44,8 +43,8 @@ pub(crate) fn play(address: SocketAddr, case: &Case) -> std::io::Result<Raw> {
     stream.set_write_timeout(Some(HANG))?;
     let mut is_reset = false;
     for piece in case.pieces() {
-        // Who refuses may close before it took all. A write that meets a reset takes it away
-        // from reads, to which the connection then ends in order.
+        // A peer that refuses may close before it has read everything. A write that fails with a reset
+        // consumes the error: reads then see an orderly end.
         if let Err(error) = stream.write_all(&piece) {
             is_reset = error.kind() == ErrorKind::ConnectionReset;
             break;
@@ -72,7 +71,7 @@ fn read_to_end(stream: &mut TcpStream) -> (Vec<u8>, bool, bool) {
     }
 }
 
-/// The responses; `is_head` tells whether the one of a number is to HEAD.
+/// Parses the responses; `is_head` returns whether the response with a given number is to HEAD.
 pub(crate) fn take_apart(raw: &Raw, is_head: impl Fn(usize) -> bool) -> Heard {
     let Raw { bytes, hung, closed } = raw;
     let mut heard = Heard { hung: *hung, ..Heard::default() };

@@ -1,4 +1,4 @@
-//! What two peers made of the same bytes, and where they differ.
+//! Compares what two peers did with the same bytes.
 
 use crate::client::Heard;
 use crate::http::latin;
@@ -7,57 +7,57 @@ use crate::origin::Received;
 /// What one peer did with a case.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Did {
-    /// Whole requests that came to the origin.
+    /// Complete requests that the origin received.
     pub(crate) passed: Vec<Received>,
-    /// Requests of which only a part came there.
+    /// Number of requests of which the origin received only a part.
     pub(crate) begun: usize,
-    /// What the client heard.
+    /// What the client received.
     pub(crate) heard: Heard,
 }
 
-/// One difference between Skep and another peer: the first of a case.
+/// The first difference of a case between Skep and another peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Difference {
-    /// The other peer's number.
+    /// The number of the other peer.
     pub(crate) with: usize,
-    /// Number of the request, or of the response.
+    /// The number of the request, or of the response.
     pub(crate) at: usize,
-    /// What is different.
+    /// The kind of difference.
     pub(crate) what: What,
 }
 
-/// What is different.
+/// The kind of difference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum What {
-    /// Skep passed it on, the other did not.
+    /// Skep forwarded the request, the other peer did not.
     OnlySkep {
-        /// What the other told the client instead, if it did.
+        /// The other peer's response to the client instead, if any.
         status: Option<u16>,
     },
-    /// The other passed it on, Skep did not.
+    /// The other peer forwarded the request, Skep did not.
     OnlyOther {
-        /// What Skep told the client instead, if it did.
+        /// Skep's response to the client instead, if any.
         status: Option<u16>,
     },
-    /// Both passed on something else: method, target, host, body, or a field.
+    /// The forwarded requests differ: in method, target, host, body, or a field.
     Passed {
         part: &'static str,
-        /// What Skep passed.
+        /// What Skep forwarded.
         skep: String,
-        /// What the other passed.
+        /// What the other peer forwarded.
         other: String,
     },
-    /// Both passed the same on, and clients got something else.
+    /// The forwarded requests are the same, but the clients' responses differ.
     Heard {
         part: &'static str,
-        /// What Skep's client got.
+        /// What Skep's client received.
         skep: String,
-        /// What the other's client got.
+        /// What the other peer's client received.
         other: String,
     },
 }
 
-/// Fields that concern one hop, or that proxies add of themselves.
+/// Fields that concern one hop, or that proxies add themselves.
 const OWN_FIELDS: &[&str] = &[
     "host",
     "connection",
@@ -77,11 +77,11 @@ const OWN_FIELDS: &[&str] = &[
     "x-real-ip",
 ];
 
-/// Fields of responses that each server says for itself.
+/// Response fields that each server sets itself.
 const OWN_REPLY_FIELDS: &[&str] =
     &["date", "server", "connection", "keep-alive", "transfer-encoding", "content-length", "via"];
 
-/// The first difference between Skep and the peer of that number.
+/// The first difference between Skep and the peer with this number.
 pub(crate) fn difference(skep: &Did, other: &Did, with: usize) -> Option<Difference> {
     let most = skep.passed.len().max(other.passed.len());
     for at in 0..most {
@@ -120,7 +120,7 @@ fn of_responses(skep: &Did, other: &Did) -> Option<(usize, What)> {
         let [skep, other] = pair;
         (skep != other).then_some(What::Heard { part, skep, other })
     };
-    // What is behind the last request that was passed on is the peer's own.
+    // Responses after the last forwarded request are each peer's own.
     for at in 0..skep.passed.len() {
         let both = [skep, other].map(|did| did.heard.responses.get(at));
         let status = |it: Option<&crate::client::Response>| {
@@ -140,14 +140,14 @@ fn of_responses(skep: &Did, other: &Did) -> Option<(usize, What)> {
             return Some((at, what));
         }
     }
-    // Behind what answers a request that was passed on there is nothing.
+    // Nothing may follow the response to the last forwarded request.
     let is_rubbish =
         skep.heard.responses.len() <= skep.passed.len() && !skep.heard.rubbish.is_empty();
     let rubbish = is_rubbish.then(|| part("rubbish", [latin(&skep.heard.rubbish), String::new()]));
     rubbish.flatten().map(|what| (skep.passed.len(), what))
 }
 
-/// Fields that concern more than one hop, in an order that says nothing.
+/// Fields that concern more than one hop, sorted, since their order is irrelevant.
 fn fields(all: &[(String, Vec<u8>)], own: &[&str]) -> String {
     let kept = all.iter().filter(|(name, _)| !own.contains(&name.as_str()));
     let mut lines: Vec<_> = kept.map(|(name, value)| format!("{name}: {}", latin(value))).collect();
@@ -155,15 +155,15 @@ fn fields(all: &[(String, Vec<u8>)], own: &[&str]) -> String {
     lines.join("\n")
 }
 
-/// What is wrong with what Skep alone passed on, whatever others do: it is written
-/// anew, so it is well-formed (RFC 9112), and says nothing of one hop (RFC 9110 7.6.1).
+/// What is wrong with a request that Skep forwarded, independent of other peers: Skep generates it, so it
+/// must be well-formed (RFC 9112), without fields of one hop (RFC 9110 7.6.1).
 pub(crate) fn malformed(passed: &Received) -> Option<String> {
     let head = &passed.head;
     let count = |name: &str| head.all(name).count();
     let framings = count("content-length") + count("transfer-encoding");
     let is_line = head.start.split(' ').count() == 3 && head.start.ends_with(" HTTP/1.1");
     let is_hop = |name: &str| matches!(name, "keep-alive" | "trailer" | "proxy-connection");
-    // It takes trailers on behalf of its client, and says that this is for one hop (RFC 9110 10.1.4).
+    // It accepts trailers on behalf of its client, and marks that as concerning one hop (RFC 9110 10.1.4).
     let lists_te = head.all("connection").any(|value| value.eq_ignore_ascii_case(b"te"));
     let is_te = |name: &str, value: &[u8]| name == "te" && (value != b"trailers" || !lists_te);
     let bad = |(name, value): &&(String, Vec<u8>)| {

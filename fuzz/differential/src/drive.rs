@@ -1,4 +1,4 @@
-//! Runs: cases by their seeds, counted, and what fails made smaller.
+//! Runs cases by their seeds, counts the results, and minimises failures.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,16 +19,16 @@ use crate::rig::{CERTAIN, Rig, Verdict};
 use crate::run::Run;
 use crate::tolerated;
 
-/// What a run came to.
+/// The results of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     cases: u64,
     accepted: u64,
-    /// Failed once, and not when it was played again: a busy machine runs into the peers'
-    /// timeouts. By kind: how often, and the first one.
+    /// Cases that failed once, but not when replayed: a busy machine exceeds the peers' timeouts. By kind:
+    /// the number, and the first one.
     unsteady: BTreeMap<String, (u64, String)>,
     tolerated: BTreeMap<&'static str, u64>,
-    /// By kind: how often, and the first one.
+    /// By kind: the number, and the first one.
     findings: BTreeMap<String, (u64, String)>,
 }
 
@@ -38,17 +38,17 @@ impl Report {
         !self.findings.is_empty()
     }
 
-    /// Kinds of findings.
+    /// The kinds of findings.
     pub(crate) fn kinds(&self) -> String {
         self.findings.keys().cloned().collect::<Vec<_>>().join("; ")
     }
 
-    /// Cases that were played.
+    /// The number of cases played.
     pub(crate) fn cases(&self) -> u64 {
         self.cases
     }
 
-    /// Prints it; whether all is well.
+    /// Prints the report; returns whether it is acceptable.
     pub(crate) fn print(&self) -> bool {
         for (kind, (count, text)) in &self.findings {
             println!("FINDING ({count} times): {kind}\n{text}");
@@ -79,7 +79,7 @@ impl Report {
     }
 }
 
-/// Looks for differences: first in the cases that are kept, then in new ones.
+/// Searches for differences: first in the stored cases, then in new ones.
 pub(crate) fn look(run: &Run) -> io::Result<Report> {
     let mut rig = Rig::start(run, LANES)?;
     let report = Mutex::new(Report::default());
@@ -121,7 +121,7 @@ pub(crate) fn look(run: &Run) -> io::Result<Report> {
     Ok(report.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Plays one case, and if it fails makes it smaller.
+/// Plays one case, and minimises it if it fails.
 fn one(
     rig: &Rig,
     lane: usize,
@@ -156,7 +156,7 @@ fn one(
         count.map(|(count, _)| *count += 1).is_none()
     };
     if is_new {
-        // Of a known bug nothing is asked but whether it is found.
+        // With a known bug, only whether it is found matters.
         let text = match run.mutant {
             0 => minimised(rig, lane, name, case, kind, &verdict)?,
             _ => name.to_owned(),
@@ -166,7 +166,7 @@ fn one(
     Ok(())
 }
 
-/// Whether it fails once more in that way.
+/// Whether the case fails again in the same way.
 fn comes_again(rig: &Rig, lane: usize, case: &Case, kind: &str) -> io::Result<bool> {
     for _ in 0..REPLAYS {
         if has(&rig.play(lane, case)?, kind) {
@@ -180,8 +180,8 @@ fn has(verdict: &Verdict, kind: &str) -> bool {
     verdict.findings.iter().any(|(found, _)| found == kind)
 }
 
-/// The smallest case found that fails in the same way, in words, and as a file; if it does not
-/// fail again, what it did the first time.
+/// The smallest case found that fails in the same way, as text and as a file; if it does not fail again, what
+/// happened the first time.
 fn minimised(
     rig: &Rig,
     lane: usize,
@@ -204,7 +204,7 @@ fn minimised(
     ))
 }
 
-/// The smallest case found that does the same.
+/// The smallest case found with the same behaviour.
 fn smallest(
     rig: &Rig,
     lane: usize,
@@ -228,11 +228,11 @@ fn smallest(
     }
 }
 
-/// Keeps a small case of each row that has none yet.
+/// Stores a small case for each row that has none yet.
 fn keep(rig: &Rig, lane: usize, case: &Case, verdict: &Verdict) -> io::Result<()> {
     for row in &verdict.tolerated {
         let file = case_of(row);
-        // The lane that makes the file fills it.
+        // The lane that creates the file writes it.
         if fs::File::create_new(&file).is_ok() {
             let is_same =
                 |verdict: &Verdict| verdict.findings.is_empty() && verdict.tolerated.contains(row);
@@ -243,7 +243,7 @@ fn keep(rig: &Rig, lane: usize, case: &Case, verdict: &Verdict) -> io::Result<()
     Ok(())
 }
 
-/// Where the case of a row is kept.
+/// The file of a row's case.
 fn case_of(row: &str) -> PathBuf {
     let words = row.split(|it: char| !it.is_ascii_alphanumeric()).filter(|it| !it.is_empty());
     corpus_folder().join(words.collect::<Vec<_>>().join("-") + ".case")
@@ -253,7 +253,7 @@ fn corpus_folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus")
 }
 
-/// Plays one case and tells what everybody did; whether nothing was found.
+/// Plays one case and prints what each peer did; returns whether there was no finding.
 pub(crate) fn tell(run: &Run, case: &Case) -> io::Result<bool> {
     let rig = Rig::start(run, 1)?;
     let verdict = rig.play(0, case)?;
@@ -295,7 +295,7 @@ fn in_words(case: &Case, verdict: &Verdict) -> String {
     text
 }
 
-/// The cases that are kept, each with how it is replayed.
+/// The stored cases, each with the command that replays it.
 fn corpus() -> io::Result<Vec<(String, Case)>> {
     let mut cases = Vec::new();
     for entry in fs::read_dir(corpus_folder())? {
@@ -320,7 +320,7 @@ mod tests {
 
     use super::*;
 
-    /// Each run plays them all: a row whose case it does not meet is printed with 0.
+    /// Each run plays all of them: a row whose case no longer applies is printed with 0.
     #[test]
     fn every_row_of_tolerated_differences_has_its_case_and_no_case_is_left_over() {
         let kept: BTreeSet<_> =

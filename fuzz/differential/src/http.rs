@@ -1,6 +1,6 @@
-//! A reader of HTTP/1.1 for both ends of the rig. It has no opinion on what is
-//! allowed: it reads what proxies write, which is well-formed, and says where it is
-//! not. It shares nothing with the codec under test.
+//! A parser of HTTP/1.1 for both ends of the rig. It does not judge validity: it parses the output of
+//! proxies, which should be well-formed, and reports where it is not. It shares no code with the codec under
+//! test.
 
 /// A head: its first line, and its fields with names in lower case.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,22 +11,21 @@ pub(crate) struct Head {
     pub(crate) fields: Vec<(String, Vec<u8>)>,
 }
 
-/// How the body behind a head ends.
+/// How the end of a body is determined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Framing {
-    /// After so many bytes.
+    /// After this many bytes.
     Length(usize),
     /// After the last chunk.
     Chunked,
-    /// With the connection.
+    /// By the end of the connection.
     Close,
-    /// It can't be told.
+    /// It cannot be determined.
     Unclear,
 }
 
 impl Head {
-    /// Reads the head at the start of `bytes`: with its length. `None`: not all of it
-    /// is there.
+    /// Parses the head at the start of `bytes`, and returns it with its length; `None` if it is incomplete.
     pub(crate) fn read(bytes: &[u8]) -> Option<(Self, usize)> {
         let len = bytes.windows(4).position(|end| end == b"\r\n\r\n")? + 4;
         let text = &bytes[..len - 4];
@@ -41,7 +40,7 @@ impl Head {
         Some((Self { start, fields: lines.map(field).collect() }, len))
     }
 
-    /// Values of all lines of a field.
+    /// The values of all lines of a field.
     pub(crate) fn all<'s>(&'s self, name: &'s str) -> impl Iterator<Item = &'s [u8]> {
         self.fields
             .iter()
@@ -49,12 +48,12 @@ impl Head {
             .map(|(_, value)| value.as_slice())
     }
 
-    /// A word of the first line.
+    /// The word with this number in the first line.
     pub(crate) fn word(&self, number: usize) -> &str {
         self.start.split(' ').nth(number).unwrap_or_default()
     }
 
-    /// How its body ends; `default`: without a word on it.
+    /// How the end of the body is determined; `default` applies if no field states it.
     pub(crate) fn framing(&self, default: Framing) -> Framing {
         let mut codings = self.all("transfer-encoding");
         let mut lengths = self.all("content-length");
@@ -75,18 +74,18 @@ impl Head {
     }
 }
 
-/// What became of a body.
+/// The result of reading a body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Body {
-    /// All of it, and how many bytes it took.
+    /// The complete body, and the number of bytes that it occupied.
     Whole(Vec<u8>, usize),
-    /// More is to come; what is there.
+    /// An incomplete body, as far as it was received.
     Part(Vec<u8>),
     /// It is not HTTP.
     Malformed,
 }
 
-/// Reads a body at the start of `bytes`. `is_over`: no more will come.
+/// Reads a body at the start of `bytes`. `is_over`: no more bytes will follow.
 pub(crate) fn body(framing: Framing, bytes: &[u8], is_over: bool) -> Body {
     match framing {
         Framing::Length(len) => match bytes.get(..len) {
@@ -140,7 +139,7 @@ fn chunks(bytes: &[u8]) -> Body {
     }
 }
 
-/// Each byte as a character of its own.
+/// Converts each byte to one character.
 pub(crate) fn latin(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| char::from(*byte)).collect()
 }

@@ -1,6 +1,6 @@
-//! The same bytes to Skep, nginx and HAProxy before one recording origin: whatever
-//! two of them read differently is a finding, unless a row of the table of tolerated
-//! differences, each with its section of an RFC, says why.
+//! Sends the same bytes to Skep, nginx and HAProxy in front of one recording origin: whatever two of them
+//! parse differently is a finding, unless a row of the table of tolerated differences, each with its section
+//! of an RFC, explains it.
 //!
 //! ```text
 //!  seed -> case --+--> skep    --> origin --+
@@ -8,17 +8,17 @@
 //!                 '--> haproxy --> origin --+               (made smaller, as a file)
 //! ```
 //!
-//! Of Skep alone it asks that what it passes on is well-formed, and that its clients hear
-//! what the origin has said, as `said` reads it, or an error of Skep's own: where others fail
-//! in the same way, or are tolerated for another reason, there is no difference to see.
+//! For Skep alone it checks that forwarded requests are well-formed, and that clients receive what the origin
+//! has sent, as `said` parses it, or an error of Skep's own: if other peers fail in the same way, or are
+//! tolerated for another reason, no difference would be visible.
 //!
-//! Skep is a dispatcher that proxies. Nodes with pools read origins' replies with the same
-//! codec, but each node has one address to listen at and one cache: they are not compared.
+//! Skep is a dispatcher in proxy mode. Nodes with pools parse origins' replies with the same codec, but each
+//! node has one listening address and one cache: they are not compared.
 //!
-//! A case is a few requests, most of them valid, pipelined and cut anywhere, a last one
-//! that shows whether all before it was read as it was meant, and the origin's answers.
-//! It depends on its seed alone; `--case SEED` and `--replay FILE` play one again. Each
-//! run begins with the cases of the folder `corpus`, where `--keep` puts one for each row.
+//! A case is a few requests, most of them valid, pipelined and split at arbitrary offsets, a last one that
+//! shows whether everything before it was parsed as intended, and the origin's answers. It depends on its
+//! seed alone; `--case SEED` and `--replay FILE` replay one. Each run begins with the cases of the folder
+//! `corpus`, where `--keep` stores one for each row.
 
 mod case;
 mod client;
@@ -69,7 +69,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// What is to be done.
+/// The options of the command line.
 struct Options {
     run: Run,
     case: Option<Case>,
@@ -126,7 +126,7 @@ fn read(path: &str) -> Result<Case, String> {
     Case::from_text(&text).ok_or_else(|| format!("{path}: no case"))
 }
 
-/// `skep` of the same folder, or of the one above.
+/// The path of `skep` in the same folder, or in the one above.
 fn beside() -> Result<PathBuf, String> {
     let own = std::env::current_exe().map_err(|error| error.to_string())?;
     let folders = own.ancestors().skip(1).take(2);

@@ -1,19 +1,19 @@
-//! Requests and replies as they are made: valid by construction, then bent.
+//! Generates requests and replies: valid by construction, then mutated.
 
 use skep_units::Rng;
 
 use crate::limits::BODY_BYTES_MAX;
 
-/// One message on its way to bytes. What a mutation bends may be invalid.
+/// A message before it is serialised. After a mutation it may be invalid.
 #[derive(Clone, Debug)]
 pub(crate) struct Message {
-    /// Request line or status line, without its end.
+    /// Request line or status line, without its line end.
     pub(crate) start: String,
-    /// Lines of fields, without their ends.
+    /// Field lines, without their line ends.
     pub(crate) fields: Vec<String>,
-    /// What ends each line of the head.
+    /// The line end of each line of the head.
     pub(crate) line_end: &'static str,
-    /// Bytes behind the head.
+    /// The bytes after the head.
     pub(crate) body: Vec<u8>,
 }
 
@@ -29,14 +29,14 @@ impl Message {
         bytes
     }
 
-    /// Where its line of that field is.
+    /// The index of a field's line.
     pub(crate) fn find(&self, name: &str) -> Option<usize> {
         self.fields.iter().position(|line| {
             line.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name))
         })
     }
 
-    /// Takes that field out.
+    /// Removes a field.
     pub(crate) fn without(&mut self, name: &str) {
         while let Some(at) = self.find(name) {
             self.fields.remove(at);
@@ -44,12 +44,12 @@ impl Message {
     }
 }
 
-/// One of them.
+/// Picks one of the values.
 pub(crate) fn pick<'a, T: ?Sized>(rng: &mut Rng, from: &[&'a T]) -> &'a T {
     from[rng.below(from.len() as u64) as usize]
 }
 
-/// True once in `n`.
+/// Returns true once in `n` times.
 pub(crate) fn one_in(rng: &mut Rng, n: u64) -> bool {
     rng.below(n) == 0
 }
@@ -96,7 +96,7 @@ const FIELDS: &[&str] = &[
     "If-Modified-Since: Thu, 01 Jan 2015 00:00:00 GMT",
 ];
 
-/// A request that every server should take.
+/// A request that every server should accept.
 pub(crate) fn request(rng: &mut Rng) -> Message {
     let method = pick(rng, METHODS);
     let target = pick(rng, TARGETS);
@@ -123,15 +123,14 @@ pub(crate) fn request(rng: &mut Rng) -> Message {
         add_body(rng, &mut it, !is_old, "T");
     }
     let at = rng.below(it.fields.len() as u64) as usize;
-    // Host goes first in most requests, and not in all.
+    // Host is the first field of most requests, but not of all.
     if one_in(rng, 4) {
         it.fields.swap(0, at);
     }
     it
 }
 
-/// A reply to `method` that every proxy should pass on, and whether the connection
-/// must close behind it.
+/// A reply to `method` that every proxy should forward, and whether the connection must be closed after it.
 pub(crate) fn reply(rng: &mut Rng) -> (Message, bool) {
     let status = pick(
         rng,
@@ -188,7 +187,7 @@ pub(crate) fn reply(rng: &mut Rng) -> (Message, bool) {
     (it, until_close || one_in(rng, 4))
 }
 
-/// Adds a line, unless it is there: few fields may stand there twice.
+/// Adds a line unless it exists: few fields may be repeated.
 fn add_once(it: &mut Message, line: &str) {
     if !it.fields.iter().any(|known| known == line) {
         it.fields.push(line.to_owned());
@@ -217,8 +216,8 @@ fn add_body(rng: &mut Rng, it: &mut Message, may_chunk: bool, mark: &str) {
     it.body.extend(format!("0\r\n{trailer}\r\n").into_bytes());
 }
 
-/// Bytes that look like no message, so that a shift shows itself; now and then like
-/// one, so that it is taken for one.
+/// Bytes that do not look like a message, so that an offset error becomes visible; occasionally bytes that
+/// do, so that they are mistaken for one.
 fn body(rng: &mut Rng, mark: &str) -> Vec<u8> {
     let len = match rng.below(6) {
         0 => 0,

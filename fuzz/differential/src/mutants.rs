@@ -130,7 +130,7 @@ const ALL: &[Mutant] = &[
     },
 ];
 
-/// Puts each bug in and looks as long as `run` says; whether all were found.
+/// Inserts each bug and runs as long as `run` specifies; returns whether all were found.
 pub(crate) fn find_all(run: &Run) -> io::Result<bool> {
     let copy = MUTANTS.copy()?;
     let target = copy.join("target");
@@ -149,7 +149,7 @@ pub(crate) fn find_all(run: &Run) -> io::Result<bool> {
         let run = Run { skep: skep.clone(), mutant: number, findings_max: 1, ..run.clone() };
         let report = drive::look(&run)?;
         let Some(mutant) = number.checked_sub(1).map(|at| &ALL[at]) else {
-            // Without a bug there is none to be found.
+            // Without a bug nothing must be found.
             if report.has_findings() {
                 report.print();
                 return Ok(false);
@@ -175,7 +175,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
 
-    /// The long form alone would find out, a day later.
+    /// Only the long run would detect it otherwise, a day later.
     #[test]
     fn the_place_of_every_known_bug_is_there() {
         MUTANTS.changed_files().unwrap();

@@ -1,7 +1,7 @@
 //! tidy: table
 //!
-//! What is done to valid messages: the classes of request smuggling and of broken
-//! framing that are known of other servers, and noise.
+//! The mutations of valid messages: the classes of request smuggling and of broken framing that are known
+//! from other servers, and noise.
 
 use skep_units::Rng;
 
@@ -9,19 +9,19 @@ use crate::message::{Message, one_in, pick};
 
 type Bend = fn(&mut Rng, &mut Message);
 
-/// Bends a request in one way.
+/// Mutates a request in one way.
 pub(crate) fn request(rng: &mut Rng, it: &mut Message) {
     let bend = pick_bend(rng, &[OF_REQUESTS, OF_BOTH]);
     bend(rng, it);
 }
 
-/// Bends a reply in one way.
+/// Mutates a reply in one way.
 pub(crate) fn reply(rng: &mut Rng, it: &mut Message) {
     let bend = pick_bend(rng, &[OF_REPLIES, OF_BOTH]);
     bend(rng, it);
 }
 
-/// Changes a few bytes, wherever they are.
+/// Changes a few bytes at random positions.
 pub(crate) fn noise(rng: &mut Rng, bytes: &mut Vec<u8>) {
     const WORDS: &[&[u8]] = &[
         b"\r\n",
@@ -65,7 +65,7 @@ fn pick_bend(rng: &mut Rng, tables: &[&[Bend]]) -> Bend {
     all[rng.below(all.len() as u64) as usize]
 }
 
-/// Puts a line somewhere among the fields.
+/// Inserts a line at a random position among the fields.
 fn put(rng: &mut Rng, it: &mut Message, line: impl Into<String>) {
     let at = rng.below(it.fields.len() as u64 + 1) as usize;
     it.fields.insert(at, line.into());
@@ -75,7 +75,7 @@ fn replace_start(it: &mut Message, from: &str, to: &str) {
     it.start = it.start.replacen(from, to, 1);
 }
 
-/// Rewrites the value of a field, if it is there.
+/// Replaces the value of a field, if it exists.
 fn set(it: &mut Message, name: &str, line: impl Fn(&str) -> String) {
     if let Some(at) = it.find(name) {
         let value = it.fields[at].split_once(':').map_or("", |(_, value)| value.trim()).to_owned();
@@ -87,14 +87,14 @@ fn length(it: &Message) -> String {
     it.body.len().to_string()
 }
 
-/// Makes the body one by length, so that what bends lengths finds one.
+/// Gives the body a Content-Length, so that mutations of lengths find one.
 fn by_length(it: &mut Message) {
     it.without("Content-Length");
     it.without("Transfer-Encoding");
     it.fields.push(format!("Content-Length: {}", it.body.len()));
 }
 
-/// Makes the body one by chunks.
+/// Gives the body chunked framing.
 fn by_chunks(it: &mut Message, wire: &[u8]) {
     it.without("Content-Length");
     it.without("Transfer-Encoding");
@@ -103,7 +103,7 @@ fn by_chunks(it: &mut Message, wire: &[u8]) {
 }
 
 const OF_BOTH: &[Bend] = &[
-    // Two framings, or one told twice
+    // Two framings, or a repeated one
     |rng, it| {
         by_chunks(it, b"5\r\nabcde\r\n0\r\n\r\n");
         let line = pick(rng, &["Content-Length: 5", "Content-Length: 15", "Content-Length: 0"]);
@@ -335,7 +335,7 @@ const OF_BOTH: &[Bend] = &[
         );
         put(rng, it, line);
     },
-    // What comes behind, or does not
+    // Bytes after the message, or missing bytes
     |rng, it| {
         it.body.extend(pick::<[u8]>(rng, &[b"\r\n", b"\n", b"x", b"\0", b"0\r\n\r\n", b"\r\n\r\n"]))
     },
@@ -370,7 +370,7 @@ const OF_REQUESTS: &[Bend] = &[
     },
     |_, it| replace_start(it, "HTTP/1.1", "HTTP/1.0"),
     |_, it| {
-        // Its connection closes by default.
+        // HTTP/1.0 connections close by default.
         replace_start(it, "HTTP/1.1", "HTTP/1.0");
         it.without("Connection");
     },
@@ -545,7 +545,7 @@ const OF_REQUESTS: &[Bend] = &[
         );
         put(rng, it, line);
     },
-    // A body where few expect one
+    // A body where few servers expect one
     |_, it| {
         replace_start(it, "POST", "GET");
         it.body = b"GET /inner HTTP/1.1\r\nHost: inner\r\n\r\n".to_vec();
@@ -621,7 +621,7 @@ const OF_REPLIES: &[Bend] = &[
         it.start = format!("{}{}", "HTTP/1.1 100 Continue\r\n\r\n".repeat(count), it.start);
     },
     |_, it| it.start = format!("HTTP/1.1 103 Hints\r\nContent-Length: 3\r\n\r\n{}", it.start),
-    // No body by its status, and yet one by its fields
+    // No body according to the status, but one according to the fields
     |rng, it| {
         it.start = pick(rng, &["HTTP/1.1 204 No Content", "HTTP/1.1 304 Not Modified"]).to_owned();
         it.body = b"abc".to_vec();

@@ -1,5 +1,4 @@
-//! The recording origin: one port for each lane and peer, so that what comes there
-//! needs no other mark.
+//! The recording origin: one port for each lane and peer, which identifies what is received.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -11,14 +10,14 @@ use crate::case::{Answer, Case};
 use crate::http::{self, Body, Framing, Head};
 use crate::limits::{ANSWERS_MAX, HANG};
 
-/// What nodes are asked for to see whether they are well.
+/// The path of nodes' health checks.
 const HEALTH: &str = "/.well-known/skep/health";
 
-/// A request as it came.
+/// A received request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Received {
     pub(crate) head: Head,
-    /// Its body; `None`: not all of it came, or it can't be read.
+    /// The body; `None` if it is incomplete or cannot be parsed.
     pub(crate) body: Option<Vec<u8>>,
 }
 
@@ -26,18 +25,18 @@ pub(crate) struct Received {
 struct State {
     case: Arc<Case>,
     received: Vec<Received>,
-    /// Connections on which something is under way.
+    /// Number of connections with a request in progress.
     busy: usize,
 }
 
-/// What one peer is before, in one lane.
+/// The origin of one peer in one lane.
 pub(crate) struct Origin {
     address: SocketAddr,
     shared: Arc<(Mutex<State>, Condvar)>,
 }
 
 impl Origin {
-    /// Listens on a port of the loopback, for as long as the process lives.
+    /// Listens on a port of the loopback, for the life of the process.
     pub(crate) fn start() -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let address = listener.local_addr()?;
@@ -46,14 +45,14 @@ impl Origin {
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let serving = Arc::clone(&serving);
-                // How a connection ends is the peer's matter.
+                // It is no error if the peer closes the connection.
                 thread::spawn(move || drop(serve(&serving, stream)));
             }
         });
         Ok(Self { address, shared })
     }
 
-    /// Where it is.
+    /// The address of the origin.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
@@ -64,7 +63,7 @@ impl Origin {
         state.received.clear();
     }
 
-    /// All that came, once nothing is under way any more.
+    /// Waits until nothing is in progress, and returns all received requests.
     pub(crate) fn end(&self) -> Vec<Received> {
         let state = lock(&self.shared.0);
         let idle = self.shared.1.wait_timeout_while(state, HANG, |state| state.busy > 0);
@@ -77,7 +76,7 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Something is under way, as long as it lives.
+/// Marks a request in progress until it is dropped.
 struct Busy<'s>(&'s (Mutex<State>, Condvar));
 
 impl<'s> Busy<'s> {
@@ -98,7 +97,7 @@ fn serve(shared: &(Mutex<State>, Condvar), mut stream: TcpStream) -> io::Result<
     stream.set_nodelay(true)?;
     let mut bytes = Vec::new();
     loop {
-        // A kept connection may rest as long as the peer wants.
+        // A persistent connection may be idle as long as the peer wants.
         stream.set_read_timeout(None)?;
         if bytes.is_empty() && fill(&mut stream, &mut bytes)? == 0 {
             return Ok(());
@@ -121,7 +120,7 @@ fn serve(shared: &(Mutex<State>, Condvar), mut stream: TcpStream) -> io::Result<
         if answer.closes {
             stream.shutdown(std::net::Shutdown::Write)?;
             drop(busy);
-            // A close with unread bytes would take the answer away.
+            // A close with unread bytes could destroy the answer.
             stream.set_read_timeout(Some(Duration::from_millis(200)))?;
             while fill(&mut stream, &mut bytes)? > 0 {}
             return Ok(());
@@ -129,7 +128,7 @@ fn serve(shared: &(Mutex<State>, Condvar), mut stream: TcpStream) -> io::Result<
     }
 }
 
-/// Notes a request; its answer.
+/// Records a request; returns the answer to it.
 fn note(shared: &(Mutex<State>, Condvar), received: Received) -> Answer {
     let mut state = lock(&shared.0);
     let number = state.received.len();
@@ -139,13 +138,13 @@ fn note(shared: &(Mutex<State>, Condvar), received: Received) -> Answer {
     state.case.answer(number)
 }
 
-/// To HEAD there is no body (RFC 9110 9.3.2).
+/// A response to HEAD has no body (RFC 9110 9.3.2).
 fn part_for<'b>(method: &str, bytes: &'b [u8]) -> &'b [u8] {
     if method != "HEAD" {
         return bytes;
     }
     let mut at = 0;
-    // Behind the last of all heads.
+    // After the last of all heads.
     while let Some((head, len)) = Head::read(&bytes[at..]) {
         at += len;
         if !head.word(1).starts_with('1') {
@@ -155,10 +154,10 @@ fn part_for<'b>(method: &str, bytes: &'b [u8]) -> &'b [u8] {
     bytes
 }
 
-/// A request: its head, its body if all of it came, and its length.
+/// A request: its head, its body if it is complete, and its length.
 type Request = (Head, Option<Vec<u8>>, usize);
 
-/// The next request, if there is one.
+/// Reads the next request, if there is one.
 fn read(stream: &mut TcpStream, bytes: &mut Vec<u8>) -> io::Result<Option<Request>> {
     let (head, len) = loop {
         if let Some(read) = Head::read(bytes) {

@@ -1,4 +1,4 @@
-//! The three servers, each a process of its own with its own folder and ports.
+//! The three servers, each a process with its own folder and ports.
 
 use std::fs;
 use std::io;
@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use crate::limits::{PEER_TIMEOUT_MS, START};
 use crate::run::{Run, SWITCH};
 
-/// Who is compared. Skep first: the others are what it is compared with.
+/// The compared peers. Skep is first: the others are what it is compared with.
 pub(crate) const NAMES: [&str; 3] = ["skep", "nginx", "haproxy"];
 
 /// A running server with an address for each lane.
@@ -24,7 +24,7 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    /// Starts the peer of that number before these origins, one for each lane.
+    /// Starts the peer with this number in front of these origins, one for each lane.
     pub(crate) fn start(number: usize, run: &Run, origins: &[SocketAddr]) -> io::Result<Self> {
         let folder = tempfile::Builder::new().prefix("skep-differential-").tempdir()?;
         let addresses = free_ports(origins.len())?;
@@ -44,7 +44,7 @@ impl Peer {
         Ok(peer)
     }
 
-    /// Where clients of a lane find it.
+    /// The address of the peer for clients of a lane.
     pub(crate) fn address(&self, lane: usize) -> SocketAddr {
         self.addresses[lane]
     }
@@ -54,7 +54,7 @@ impl Peer {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Until each lane answers with what its origin says.
+    /// Waits until each lane answers with its origin's response.
     fn wait_ready(&mut self, number: usize) -> io::Result<()> {
         let until = Instant::now() + START;
         for address in self.addresses.clone() {
@@ -92,7 +92,7 @@ fn is_ready(address: SocketAddr) -> bool {
     ask().is_ok_and(|text| text.starts_with("HTTP/1.1 200"))
 }
 
-/// So many ports that nobody has now, below those that the kernel gives to clients.
+/// Finds `count` free ports, below those that the kernel allocates to clients.
 fn free_ports(count: usize) -> io::Result<Vec<SocketAddr>> {
     let first = 10_000 + (std::process::id() % 4_000) as u16;
     let ports = (first..20_000).chain(10_000..first);
@@ -122,7 +122,7 @@ fn of_skep(run: &Run, folder: &Path, lanes: &[Lane]) -> io::Result<Command> {
         text += &format!("[[node]]\nname = \"n{number}\"\naddress = \"{origin}\"\n");
     }
     for (number, (address, _)) in lanes.iter().enumerate() {
-        // Answers that are bent on purpose take no node out.
+        // Answers that are mutated on purpose must not mark a node as down.
         text += &format!(
             "[[service]]\nname = \"s{number}\"\nlisten = \"{address}\"\nnodes = [\"n{number}\"]\n\
              retries_max = 0\nresponse_timeout_ms = \"{ms}ms\"\nupstream_idle_ms = \"{}ms\"\n\
@@ -162,7 +162,7 @@ fn of_nginx(folder: &Path, lanes: &[Lane]) -> io::Result<Command> {
     fs::write(folder.join("nginx.conf"), text)?;
     let mut command = Command::new(program("nginx"));
     command.arg("-p").arg(folder).arg("-c").arg(folder.join("nginx.conf"));
-    // It opens its compiled-in log before it reads the config.
+    // nginx opens its compiled-in log before it reads the config.
     command.arg("-e").arg(folder.join("error.log"));
     Ok(command)
 }
@@ -186,7 +186,7 @@ fn of_haproxy(folder: &Path, lanes: &[Lane]) -> io::Result<Command> {
     Ok(command)
 }
 
-/// Where it is, also for a user whose PATH has no servers.
+/// The path of a program, also for a user whose PATH lacks the folders of servers.
 fn program(name: &str) -> PathBuf {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);

@@ -1,4 +1,4 @@
-//! Lanes: each plays one case after the other to all three peers.
+//! Lanes: each plays one case after the other on all three peers.
 
 use std::io;
 use std::sync::Arc;
@@ -16,32 +16,32 @@ const MALFORMED: &str = "passed on malformed";
 const HANGS: &str = "hangs";
 const UNSAID: &str = "clients hear what the origin has not said";
 
-/// Kinds of findings that count though they do not come again: a busy machine is no reason for
-/// them. It is one for the others, for what comes late to an origin counts to the next case.
+/// Kinds of findings that count even if they are not repeated, since a busy machine cannot cause them. It can
+/// cause the others: what reaches an origin late is counted for the next case.
 pub(crate) const CERTAIN: [&str; 2] = [MALFORMED, HANGS];
 
-/// All peers, before all origins.
+/// All peers in front of all origins.
 pub(crate) struct Rig {
     peers: Vec<Peer>,
     /// By peer, then by lane.
     origins: Vec<Vec<Origin>>,
 }
 
-/// What a case came to.
+/// The result of a case.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Verdict {
     /// What each peer did.
     pub(crate) did: Vec<Did>,
-    /// All three took all of it for what it was meant.
+    /// Whether all three parsed all of it as intended.
     pub(crate) is_accepted: bool,
     /// Rows of the table of tolerated differences that applied.
     pub(crate) tolerated: Vec<&'static str>,
-    /// What nobody tolerates, in words; a short one first, that tells kinds apart.
+    /// Findings that no row tolerates, as text; each preceded by a short one that identifies the kind.
     pub(crate) findings: Vec<(String, String)>,
 }
 
 impl Rig {
-    /// Starts three peers with so many lanes.
+    /// Starts three peers with `lanes` lanes.
     pub(crate) fn start(run: &Run, lanes: usize) -> io::Result<Self> {
         let mut rig = Self { peers: Vec::new(), origins: Vec::new() };
         for number in 0..NAMES.len() {
@@ -53,12 +53,12 @@ impl Rig {
         Ok(rig)
     }
 
-    /// Which peer has ended, if one has.
+    /// The name of a peer that has ended, if any.
     pub(crate) fn dead(&mut self) -> Option<&'static str> {
         self.peers.iter_mut().zip(NAMES).find_map(|(peer, name)| (!peer.runs()).then_some(name))
     }
 
-    /// Plays a case in a lane, to one peer after the other.
+    /// Plays a case in a lane, on one peer after the other.
     pub(crate) fn play(&self, lane: usize, case: &Case) -> io::Result<Verdict> {
         let shared = Arc::new(case.clone());
         let mut verdict = Verdict::default();

@@ -1,24 +1,24 @@
-//! What a run is told.
+//! The parameters of a run.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What to look at, and how long.
+/// What to test, and for how long.
 #[derive(Clone, Debug)]
 pub(crate) struct Run {
-    /// How long.
+    /// The length of the run.
     pub(crate) seconds: Duration,
     /// Seed of the first case.
     pub(crate) first: u64,
-    /// The binary.
+    /// The Skep binary.
     pub(crate) skep: PathBuf,
-    /// Kinds of findings after which it ends.
+    /// Number of kinds of findings after which the run ends.
     pub(crate) findings_max: usize,
-    /// The known bug that is put in, in a binary that has them; 0: none.
+    /// The number of the active bug, in a binary that contains the known bugs; 0: none.
     pub(crate) mutant: usize,
-    /// Whether a case of each row of tolerated differences goes to the corpus.
+    /// Whether a case for each row of tolerated differences is stored in the corpus.
     pub(crate) keeps: bool,
 }
 
-/// What the copy's environment says.
+/// The environment variable that selects a bug in the copy.
 pub(crate) const SWITCH: &str = "SKEP_MUTANT";

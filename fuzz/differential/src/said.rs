@@ -1,22 +1,21 @@
-//! What an origin's reply says, as RFC 9112 6.3 reads it: what a client may hear of it,
-//! however it is bent, and whatever other peers make of it. It shares nothing with the
-//! codec under test.
+//! What an origin's reply contains, as parsed by RFC 9112 6.3: what a client may receive of it, however it is
+//! mutated, and whatever other peers do with it. It shares no code with the codec under test.
 
 use crate::case::{Answer, Case};
 use crate::client::Response;
 use crate::compare::Did;
 use crate::http::{self, Body, Framing, Head, latin};
 
-/// What a reply says.
+/// The parsed content of a reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Said {
     status: u16,
-    /// Its body; `None`: its end can't be told, so whoever passes it on must cut it.
+    /// The body; `None` if its end cannot be determined, so that a proxy must cut the response off.
     body: Option<Vec<u8>>,
 }
 
-/// What clients of Skep heard that the origin has not said, in words: not even a peer that
-/// fails in the same way makes it right.
+/// What clients of Skep received that the origin did not send, as text: this is wrong even if another peer
+/// fails in the same way.
 pub(crate) fn unsaid(case: &Case, skep: &Did) -> Option<String> {
     let heard = &skep.heard.responses;
     for (at, response) in heard.iter().enumerate() {
@@ -28,14 +27,15 @@ pub(crate) fn unsaid(case: &Case, skep: &Did) -> Option<String> {
             return Some(format!("response {at}: {:?}, body {body:?}", response.head.start));
         }
         if heard.len() > skep.passed.len() {
-            // Its own word on what it did not pass on: from here on numbers tell nothing.
+            // Skep's own response to a request that it did not forward: from here on numbers do not
+            // correspond.
             return None;
         }
     }
     None
 }
 
-/// Whether the response of that number is what the origin says there, or the start of it.
+/// Whether the response with this number is what the origin sent, or the beginning of it.
 pub(crate) fn is_said(case: &Case, did: &Did, at: usize) -> bool {
     let (Some(passed), Some(heard)) = (did.passed.get(at), did.heard.responses.get(at)) else {
         return false;
@@ -46,12 +46,12 @@ pub(crate) fn is_said(case: &Case, did: &Did, at: usize) -> bool {
     })
 }
 
-/// Whether a proxy says it of itself: other errors than origins say here.
+/// Whether a proxy generated the response: an error other than those that origins send here.
 fn is_own(response: &Response) -> bool {
     matches!(response.status, 400..=599) && !matches!(response.status, 403 | 404 | 416 | 500)
 }
 
-/// `None`: it is no reply, and to be refused.
+/// Parses an answer; `None` if it is not a valid reply, and must be refused.
 fn read(answer: &Answer, method: &str) -> Option<Said> {
     let mut bytes = &answer.bytes[..];
     loop {
@@ -78,8 +78,8 @@ fn of_final(head: &Head, status: u16, rest: &[u8], closes: bool, method: &str) -
     Some(Said { status, body })
 }
 
-/// RFC 9112 6.3: a coding comes before a length; lengths must be the same. `None`: it is to be
-/// refused.
+/// RFC 9112 6.3: a transfer coding overrides a length; several lengths must be equal. `None` if the message
+/// must be refused.
 fn framing(head: &Head) -> Option<Framing> {
     let codings: Vec<_> = head.all("transfer-encoding").collect();
     if let [coding] = codings[..] {
@@ -102,7 +102,7 @@ fn framing(head: &Head) -> Option<Framing> {
     Some(told.map_or(Framing::Close, Framing::Length))
 }
 
-/// RFC 9112 4: `HTTP/1.1 SP 3DIGIT`, and a reason.
+/// The status by RFC 9112 4: `HTTP/1.1 SP 3DIGIT`, and a reason.
 fn status(start: &str) -> Option<u16> {
     let rest = start.strip_prefix("HTTP/1.1 ").or_else(|| start.strip_prefix("HTTP/1.0 "))?;
     let word = rest.split(' ').next().filter(|word| word.len() == 3)?;

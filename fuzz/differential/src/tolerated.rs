@@ -1,11 +1,10 @@
 //! tidy: table
 //!
-//! Differences that are no findings, each with the section of the RFC that lets
-//! servers differ. Rows look at the bytes of the case, so that a difference for
-//! another reason stays a finding.
+//! Differences that are not findings, each with the section of the RFC that permits servers to differ. Rows
+//! inspect the bytes of the case, so that a difference for another reason remains a finding.
 //!
-//! Most are refusals of Skep's where others repair: a refusal lets nothing through. The
-//! few where Skep takes what another refuses name exactly what that is.
+//! Most are refusals by Skep where others repair the message: a refusal lets nothing through. The few rows
+//! for messages that Skep accepts and another server refuses specify exactly which ones.
 
 use crate::case::{Answer, Case};
 use crate::compare::{Did, Difference, What};
@@ -13,27 +12,26 @@ use crate::http::Framing;
 use crate::peers::NAMES;
 use crate::said;
 
-/// What a row looks at.
+/// The input of a row.
 struct Look<'c> {
     difference: &'c Difference,
     did: &'c [Did],
     case: &'c Case,
-    /// The message at which peers part, as the client meant it, and all behind it.
+    /// The message at which peers differ, as the client intended it, and everything after it.
     request: Vec<u8>,
-    /// The same, and the message before it: what stands behind a body counts to what
-    /// follows.
+    /// The same, preceded by the previous message: bytes after a body belong to the next message.
     around: Vec<u8>,
-    /// The origin's answer of that number, and all before it.
+    /// The origin's answer with this number, and all before it.
     reply: Vec<u8>,
     earlier: Vec<Vec<u8>>,
-    /// Whether the origin closed behind the answer before.
+    /// Whether the origin closed the connection after the previous answer.
     is_behind_origins_close: bool,
 }
 
-/// Section and reason, and what a row tolerates.
+/// Section and reason, and the condition of a row.
 type Row = (&'static str, fn(&Look<'_>) -> bool);
 
-/// The row that tolerates a difference, if one does.
+/// The row that tolerates a difference, if any.
 pub(crate) fn row(difference: &Difference, case: &Case, did: &[Did]) -> Option<&'static str> {
     let from = difference.at.min(case.requests.len());
     let request = case.requests[from..].concat();
@@ -85,7 +83,7 @@ const ROWS: &[Row] = &[
         let is_other = |method: &[u8]| {
             method == b"CONNECT" || method.len() > 32 || !method.iter().all(is_token)
         };
-        // Bytes behind a body count to the method of the next request.
+        // Bytes after a body become part of the next request's method.
         let taken = it.did[it.difference.with].passed.get(it.difference.at);
         it.skep_refuses()
             && (is_other(&word(&it.request, 0))
@@ -160,7 +158,7 @@ const ROWS: &[Row] = &[
         let body = before.and_then(|before| before.body.as_deref());
         it.skep_refuses() && body.is_some_and(|body| body.ends_with(b"\r"))
     }),
-    // Skep takes what the other refuses
+    // Skep accepts what the other refuses
     ("RFC 9110 9.3.7: nginx knows no target *", |it| {
         it.only_skep(NAMES[1]) && word(&it.request, 1) == b"*"
     }),
@@ -212,7 +210,7 @@ const ROWS: &[Row] = &[
                 && it.values("content-length").count() > 0
         },
     ),
-    // Both take it
+    // Both accept it
     ("RFC 9110 5.1: nginx drops fields whose names have more than letters, digits and -", |it| {
         let is_other = |byte: u8| !byte.is_ascii_alphanumeric() && byte != b'-';
         it.differs("fields", NAMES[1]) && it.other_fields().all(|name| name.bytes().any(is_other))
@@ -281,7 +279,7 @@ const ROWS: &[Row] = &[
                 ) || taken.head.framing(Framing::Length(0)) != Framing::Length(0)
             };
             it.is_behind_origins_close
-                // nginx makes a length of chunks that hold nothing.
+                // nginx converts empty chunked bodies to a length.
                 && (taken.is_some_and(is_once) || it.values("transfer-encoding").count() > 0)
                 && said.is_some_and(|said| said.status == 502)
         },
@@ -350,7 +348,7 @@ impl Look<'_> {
             && NAMES[self.difference.with] == other
     }
 
-    /// Whether that part differs from what that peer (empty: any) passes or says.
+    /// Whether this part differs from what the given peer (empty: any) forwarded or sent.
     fn differs(&self, wanted: &str, other: &str) -> bool {
         let part = match &self.difference.what {
             What::Passed { part, .. } | What::Heard { part, .. } => *part,
@@ -367,8 +365,8 @@ impl Look<'_> {
         matches!(self.difference.what, What::Heard { .. })
     }
 
-    /// Whether Skep's client gets no whole reply, or the other's none while Skep's gets what
-    /// the origin says.
+    /// Whether Skep's client received no complete reply, or the other's client received none while Skep's
+    /// received what the origin sent.
     fn is_absent_or_said(&self) -> bool {
         let (at, with) = (self.difference.at, self.difference.with);
         let is_absent = |peer: usize| {
@@ -394,7 +392,7 @@ impl Look<'_> {
         at.map_or(&[], |at| &self.request[at + 4..])
     }
 
-    /// Lines behind the first.
+    /// The lines after the first.
     fn lines(&self) -> impl Iterator<Item = &[u8]> {
         let lines = self.head().split(|byte| *byte == b'\n').skip(1);
         lines.map(|line| line.strip_suffix(b"\r").unwrap_or(line))
@@ -412,7 +410,7 @@ impl Look<'_> {
         })
     }
 
-    /// Names of the fields that only one of the two passes or says.
+    /// The names of fields that only one of the two peers forwarded or sent.
     fn other_fields(&self) -> impl Iterator<Item = &str> {
         let (skep, other) = match &self.difference.what {
             What::Passed { skep, other, .. } | What::Heard { skep, other, .. } => {
@@ -426,11 +424,11 @@ impl Look<'_> {
         skeps.chain(others).map(|line| line.split(':').next().unwrap_or_default())
     }
 
-    /// Whether two empty lines or more stand before the request.
+    /// Whether the request is preceded by two or more empty lines.
     fn is_behind_empty_lines(&self) -> bool {
         let before = &self.around[..self.around.len() - self.request.len()];
         let head = before.windows(4).position(|end| end == b"\r\n\r\n").map_or(0, |at| at + 4);
-        // What ends a head or the last chunk is no empty line.
+        // The end of a head, or of the last chunk, is not an empty line.
         let body = &before[head..];
         self.request.starts_with(b"\r\n\r\n")
             || (body.ends_with(b"\r\n\r\n")
@@ -438,7 +436,7 @@ impl Look<'_> {
                 && !body.ends_with(b"\r\n0\r\n\r\n"))
     }
 
-    /// Whether a message before this one says that it is the last.
+    /// Whether a message before this one announces that it is the last.
     fn is_behind_close(&self) -> bool {
         let did = &self.did[0].heard.responses;
         let at = self.difference.at;
@@ -448,7 +446,7 @@ impl Look<'_> {
     }
 }
 
-/// Whether only the end of the connection ends a reply.
+/// Whether a reply ends only with the connection.
 fn is_open_ended(reply: &[u8]) -> bool {
     let Some((head, len)) = crate::http::Head::read(reply) else { return false };
     match head.word(1) {
@@ -462,7 +460,7 @@ fn head_len(reply: &[u8]) -> usize {
     crate::http::Head::read(reply).map_or(0, |(_, len)| len)
 }
 
-/// Whether its Content-Type is there, and empty.
+/// Whether it has an empty Content-Type.
 fn is_without_type(reply: &[u8]) -> bool {
     let head = crate::http::Head::read(reply).map(|(head, _)| head);
     head.is_some_and(|head| head.all("content-type").any(<[u8]>::is_empty))
@@ -472,13 +470,13 @@ fn is_interim(reply: &[u8]) -> bool {
     reply.starts_with(b"HTTP/1.1 1") || reply.starts_with(b"HTTP/1.0 1")
 }
 
-/// That of an absolute target.
+/// The authority of an absolute target.
 fn authority(target: &[u8]) -> Option<&[u8]> {
     let at = target.windows(3).position(|it| it == b"://")? + 3;
     target[at..].split(|byte| matches!(byte, b'/' | b'?')).next()
 }
 
-/// Whether two hosts differ at most in what says nothing: letters, a dot at the end, the usual port.
+/// Whether two hosts are equivalent: except for case, a trailing dot, and the default port.
 fn is_same_host(one: &[u8], other: &[u8]) -> bool {
     let plain = |host: &[u8]| {
         let host = host.to_ascii_lowercase();
@@ -488,7 +486,7 @@ fn is_same_host(one: &[u8], other: &[u8]) -> bool {
     plain(one) == plain(other)
 }
 
-/// `scheme://authority?query`.
+/// Whether the target has the form `scheme://authority?query`.
 fn is_absolute_without_path(target: &[u8]) -> bool {
     let authority = target.windows(3).position(|it| it == b"://").map(|at| &target[at + 3..]);
     authority.is_some_and(|rest| {
@@ -496,19 +494,19 @@ fn is_absolute_without_path(target: &[u8]) -> bool {
     })
 }
 
-/// Whether a value of Connection has that name, which is in lower case.
+/// Whether a value of Connection lists a name, which is in lower case.
 fn is_listed(value: &[u8], name: &str) -> bool {
     value
         .split(|byte| *byte == b',')
         .any(|item| item.trim_ascii().eq_ignore_ascii_case(name.as_bytes()))
 }
 
-/// A list of tokens, some of which may be empty.
+/// Whether a value is a list of tokens, some of which may be empty.
 fn is_list(value: &[u8]) -> bool {
     value.split(|byte| *byte == b',').all(|item| item.trim_ascii().iter().all(is_token))
 }
 
-/// Whether nginx can't read a path: it decodes it, and goes up and down in it.
+/// Whether nginx cannot parse a path: it decodes it, and resolves dot segments.
 fn is_no_path(target: &[u8]) -> bool {
     let target = target.split(|byte| *byte == b'?').next().unwrap_or_default();
     let is_escape = |at: usize| {
@@ -525,7 +523,7 @@ fn contains(bytes: &[u8], word: &[u8]) -> bool {
     bytes.windows(word.len()).any(|window| window == word)
 }
 
-/// Whether that half of a line end stands alone somewhere.
+/// Whether one half of a line end occurs alone.
 fn lone(bytes: &[u8], half: u8) -> bool {
     bytes.iter().enumerate().any(|(at, byte)| {
         *byte == half
@@ -546,7 +544,7 @@ fn word(bytes: &[u8], number: usize) -> Vec<u8> {
     first_line(bytes).split(|byte| *byte == b' ').nth(number).unwrap_or_default().to_vec()
 }
 
-/// `method SP target SP version`, each of visible bytes.
+/// Whether the line has the form `method SP target SP version`, each of visible bytes.
 fn is_plain_line(line: &[u8]) -> bool {
     let words: Vec<_> = line.split(|byte| *byte == b' ').collect();
     words.len() == 3
@@ -590,7 +588,7 @@ fn is_plain_host(host: &[u8]) -> bool {
     name.split(|byte| *byte == b'.').all(is_label) && parts.next().is_none_or(is_port)
 }
 
-/// As [`crate::message`] makes them, and as RFC 9112 7.1 has them.
+/// Whether chunks have the form that [`crate::message`] generates, and that RFC 9112 7.1 specifies.
 fn is_plain_chunks(bytes: &[u8]) -> bool {
     let mut at = 0;
     loop {
@@ -600,7 +598,7 @@ fn is_plain_chunks(bytes: &[u8]) -> bool {
         let number = std::str::from_utf8(digits)
             .ok()
             .filter(|it| it.bytes().all(|byte| byte.is_ascii_hexdigit()));
-        // More digits than a number of 64 bits has (RFC 9112 7.1).
+        // More digits than a 64-bit number has (RFC 9112 7.1).
         let number = number.filter(|digits| digits.len() <= 16);
         let Some(size) = number.and_then(|it| usize::from_str_radix(it, 16).ok()) else {
             return false;
@@ -619,12 +617,12 @@ fn is_plain_chunks(bytes: &[u8]) -> bool {
     }
 }
 
-/// Whether a reply is well-formed, and ends.
+/// Whether a reply is well-formed and has an end.
 fn is_sound(answer: &Answer) -> bool {
     is_plain_reply(&answer.bytes) && (answer.closes || !is_open_ended(&answer.bytes))
 }
 
-/// Whether a reply is one that a generator makes: see [`crate::message::reply`].
+/// Whether a reply has a form that the generator produces: see [`crate::message::reply`].
 fn is_plain_reply(bytes: &[u8]) -> bool {
     let Some((head, len)) = crate::http::Head::read(bytes) else { return false };
     if head.start == "HTTP/1.1 103 Early Hints" {
@@ -664,14 +662,13 @@ fn is_plain_reply(bytes: &[u8]) -> bool {
     plain_head && plain_body
 }
 
-/// Whether each line of a head but the first has a colon: `Head` takes one without for
-/// a name.
+/// Whether each line of a head but the first has a colon: `Head` takes a line without one for a name.
 fn are_lines(head: &[u8]) -> bool {
     let mut lines = head[..head.len() - 4].split(|byte| *byte == b'\n').skip(1);
     lines.all(|line| line.contains(&b':'))
 }
 
-/// All of a chunked body, and nothing behind it.
+/// Reads a chunked body that is followed by nothing.
 fn whole(wire: &[u8]) -> crate::http::Body {
     match crate::http::body(crate::http::Framing::Chunked, wire, false) {
         crate::http::Body::Whole(body, _) => crate::http::Body::Whole(body, wire.len()),

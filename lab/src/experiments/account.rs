@@ -1,27 +1,27 @@
-//! Who used the processor: processes of the bed with all their threads, this process, which is the
-//! client, and the kernel's own threads for packets.
+//! CPU time by user: processes of the bed with all their threads, this process, which is the client, and the
+//! kernel's own threads for packets.
 //!
-//! The work of a bed's kernels is done in the name of the packet's sender, or by ksoftirqd.
+//! The work of a bed's kernels is charged to the packet's sender, or done by ksoftirqd.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
 
-/// Time on a core, in nanoseconds, by the name of a thread.
+/// CPU time in nanoseconds, by the name of a thread.
 pub(super) type ByThread = BTreeMap<String, u64>;
 
-/// Before the names of threads of children: a daemon's only child is its netguard.
+/// The prefix of the names of threads of children: a daemon's only child is its netguard.
 pub(super) const CHILD: &str = "netguard, ";
 
-/// CPU times at a moment, in nanoseconds.
+/// CPU times at one moment, in nanoseconds.
 #[derive(Clone, Copy)]
 pub(super) struct CpuAccount {
     bed_ns: u64,
-    /// All cores, all processes.
+    /// Of all cores and processes.
     busy_ns: u64,
 }
 
 impl CpuAccount {
-    /// Of these processes, with their children, and of this one.
+    /// The time of these processes with their children, and of this process.
     pub(super) fn now(roots: &[u32]) -> Self {
         let parents = parents();
         let servers: u64 = roots.iter().map(|&root| sum(&tree_ns(root, &parents))).sum();
@@ -31,7 +31,7 @@ impl CpuAccount {
         Self { bed_ns: servers + kernel + own, busy_ns: busy_ns() }
     }
 
-    /// Nanoseconds of the bed, client included, and of all others since then.
+    /// CPU time since `before` in nanoseconds: of the bed including the client, and of everything else.
     pub(super) fn since(self, before: Self) -> (u64, u64) {
         let bed_ns = self.bed_ns.saturating_sub(before.bed_ns);
         let busy_ns = self.busy_ns.saturating_sub(before.busy_ns);
@@ -39,13 +39,13 @@ impl CpuAccount {
     }
 }
 
-/// The share of all cores that this much time within so many seconds is, in percent.
+/// The share of all cores that `ns` is within `seconds`, in percent.
 pub(super) fn percent_of_cores(ns: u64, seconds: f64) -> f64 {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     ns as f64 / 1e7 / seconds / cores as f64
 }
 
-/// Time of a process and its children so far, by the names of their threads.
+/// The time so far of a process and its children, by the names of their threads.
 pub(super) fn threads_of(root: u32) -> ByThread {
     tree_ns(root, &parents())
 }
@@ -61,7 +61,7 @@ fn tree_ns(root: u32, parents: &HashMap<u32, u32>) -> ByThread {
     times
 }
 
-/// Time of a process's threads so far, by their names.
+/// The time so far of a process's threads, by their names.
 pub(super) fn threads_ns(pid: u32) -> ByThread {
     let mut times = ByThread::new();
     let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
@@ -77,7 +77,7 @@ fn sum(times: &ByThread) -> u64 {
     times.values().sum()
 }
 
-/// Processes with their parents: the second field after the name (proc(5)).
+/// All processes with their parents: the second field after the name (proc(5)).
 fn parents() -> HashMap<u32, u32> {
     let parent = |pid: u32| {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
@@ -99,7 +99,7 @@ fn processes_named(name: &str) -> impl Iterator<Item = u32> {
     processes().filter(is_one)
 }
 
-/// Busy time of all cores. Fields: user, nice, system, idle, iowait, irq, softirq, steal (proc(5)).
+/// The busy time of all cores. Fields: user, nice, system, idle, iowait, irq, softirq, steal (proc(5)).
 fn busy_ns() -> u64 {
     let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
     let line = stat.lines().find_map(|line| line.strip_prefix("cpu ")).unwrap_or_default();

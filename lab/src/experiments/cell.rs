@@ -1,4 +1,4 @@
-//! One cell of a table: warm up, measure, count.
+//! One cell of a table: warms up, measures, counts.
 
 use std::fs;
 use std::thread;
@@ -16,10 +16,10 @@ use super::settings::Settings;
 use super::stage::{ServingBed, StagePlan};
 use super::{Failure, interrupted};
 
-/// Requests of an order; after them it begins anew. More than are sent.
+/// Requests of an order, which is then repeated. More than are sent.
 const ORDER_REQUESTS: usize = 1_000_000;
 
-/// What one row did with one number of nodes.
+/// The results of one row with one number of nodes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Cell {
     pub(crate) row: TableRow,
@@ -27,21 +27,21 @@ pub(crate) struct Cell {
     pub(crate) popularity: PopularityLaw,
     pub(crate) data_bytes: u64,
     pub(crate) cache_bytes: u64,
-    /// What clients have seen in the measured window.
+    /// The clients' results in the measured window.
     pub(crate) report: MixReport,
-    /// What the origin was asked for in it.
+    /// The origin's counts in the window.
     pub(crate) origin: OriginCounts,
-    /// What the origin was asked for from the beginning, warm-up included.
+    /// The origin's counts from the beginning, including the warm-up.
     pub(crate) origin_in_all: OriginCounts,
-    /// Bytes that each node sent in it, to clients and to other nodes.
+    /// Bytes that each node sent in the window, to clients and to other nodes.
     pub(crate) sent_bytes: Vec<u64>,
-    /// Objects in a node's cache, where they are files that can be counted.
+    /// Objects in a node's cache, if they are files that can be counted.
     pub(crate) cached_objects: usize,
-    /// How busy all cores of this machine were in it, in percent.
+    /// Utilisation of all cores of this machine in the window, in percent.
     pub(crate) busy_percent: f64,
 }
 
-/// What a cell is asked for.
+/// The load of a cell.
 pub(super) struct Load<'a> {
     pub(super) row: TableRow,
     pub(super) nodes: usize,
@@ -51,7 +51,7 @@ pub(super) struct Load<'a> {
 }
 
 impl Cell {
-    /// Says it while the experiment goes on; `what` is the part of it.
+    /// Prints the results while the experiment runs; `what` is the part of it.
     pub(super) fn print(&self, what: &str) {
         let what = if what.is_empty() { String::new() } else { format!("{what}: ") };
         println!(
@@ -80,15 +80,14 @@ impl Cell {
         per_s(self.report.bytes.sum(), self.report.elapsed_ms) / 1e6
     }
 
-    /// Bytes that the busiest node sent, over the mean of all.
+    /// Bytes sent by the busiest node over the mean of all nodes.
     pub(crate) fn busiest(&self) -> f64 {
         let sum: u64 = self.sent_bytes.iter().sum();
         let most = self.sent_bytes.iter().copied().max().unwrap_or(0);
         most as f64 * self.sent_bytes.len() as f64 / sum.max(1) as f64
     }
 
-    /// Bytes of the origin, over those that were different ones, from the
-    /// beginning.
+    /// Bytes sent by the origin over those of distinct objects, from the beginning.
     pub(crate) fn redundancy(&self) -> f64 {
         self.origin_in_all.bytes as f64 / self.origin_in_all.unique_bytes.max(1) as f64
     }
@@ -98,7 +97,7 @@ fn per_s(count: u64, elapsed_ms: u64) -> f64 {
     count as f64 * 1000.0 / elapsed_ms.max(1) as f64
 }
 
-/// Starts all, measures, ends all.
+/// Starts everything, measures, and stops everything.
 pub(super) fn measure(load: &Load<'_>, settings: &Settings) -> Result<Cell, Failure> {
     let &Load { row, nodes, popularity, data, cache_bytes } = load;
     let stage = ServingBed::new(&StagePlan { row, nodes, spares: 0, cache_bytes, data, settings })?;
@@ -127,8 +126,7 @@ pub(super) fn measure(load: &Load<'_>, settings: &Settings) -> Result<Cell, Fail
     })
 }
 
-/// Fills the caches at full speed, then lets all settle at the speeds that are
-/// measured.
+/// Fills the caches at full speed, then lets everything settle at the measured speeds.
 pub(super) fn warm_up(
     stage: &ServingBed,
     load: &Load<'_>,
@@ -158,7 +156,7 @@ pub(super) fn warm_up(
     Ok(mix)
 }
 
-/// Waits, but for a signal.
+/// Waits, unless a signal arrives.
 pub(super) fn pause(ms: u64) -> Result<(), Failure> {
     let end = Instant::now() + Duration::from_millis(ms);
     while let Some(left) = end.checked_duration_since(Instant::now()) {
@@ -180,7 +178,7 @@ impl Busy {
         let line = text.lines().next().unwrap_or_default();
         let ticks: Vec<u64> = line.split_whitespace().filter_map(|it| it.parse().ok()).collect();
         let all = ticks.iter().take(8).sum();
-        // Idle, and idle while a disk works.
+        // Idle, and idle while waiting for a disk.
         let idle: u64 = ticks.iter().skip(3).take(2).sum();
         Ok(Self { busy: all - idle, all })
     }

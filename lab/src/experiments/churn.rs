@@ -1,5 +1,5 @@
-//! Nodes die, come back, are drained and added while clients go on: how deep
-//! the hit ratio falls, how soon it is back, and what clients notice.
+//! Nodes die, restart, are drained and added under load: how far the hit ratio falls, how soon it recovers,
+//! and what clients notice.
 
 use std::time::Instant;
 
@@ -16,15 +16,15 @@ use super::settings::Settings;
 use super::stage::{ServingBed, StagePlan};
 use super::{Failure, Run};
 
-/// Nodes in use at the beginning; one more comes later.
+/// Nodes in use at the beginning; one more is added later.
 const NODES: usize = 4;
 
-/// A node's cache, and the data set over it, in bytes: three nodes hold it all.
+/// A node's cache, and the data set, in bytes: three nodes hold all of it.
 const CACHE_BYTES: u64 = 8_000_000;
 const DATA_BYTES: u64 = 20_000_000;
 const QUICK_PART: u64 = 4;
 
-/// Rows; the others are what they are in table 2.
+/// Rows, with the same meaning as in table 2.
 const ROWS: [TableRow; 5] = [
     TableRow::SkepProxy,
     TableRow::SkepDirect,
@@ -47,14 +47,14 @@ const COLUMNS: [Column; 11] = [
     ("longest", Better::Less),
 ];
 
-/// From one event to the next, in milliseconds.
+/// Time between two events, in milliseconds.
 const STEP_MS: u64 = 12_000;
 const QUICK_STEP_MS: u64 = 3_000;
 
-/// Seconds before an event whose mean the hit ratio must come back to.
+/// Seconds before an event whose mean the hit ratio must reach again.
 const BEFORE_S: usize = 3;
 
-/// What happens, in this order, a step after the other; nodes by their index.
+/// The events in their order, one per step; nodes by their index.
 const EVENTS: [Event; 5] =
     [Event::Kill(1), Event::Start(1), Event::Drain(2), Event::Resume(2), Event::Add(NODES)];
 
@@ -68,24 +68,24 @@ pub(super) enum Event {
     Add(usize),
 }
 
-/// One row's run.
+/// The run of one row.
 #[derive(Serialize, Deserialize)]
 struct Course {
     row: TableRow,
     report: MixReport,
-    /// With the second in which each was done.
+    /// Each with the second in which it was done.
     events: Vec<(f64, Event)>,
-    /// Over those of the different objects, from the beginning.
+    /// Bytes sent by the origin over those of distinct objects, from the beginning.
     redundancy: f64,
 }
 
-/// What is written as JSON.
+/// The results as written to JSON.
 #[derive(Serialize, Deserialize)]
 struct Results {
     machine: MachineDescription,
     settings: Settings,
     courses: Vec<Course>,
-    /// Rows that could not be measured, or show what must not be, and why.
+    /// Rows that could not be measured or have unacceptable results, and why.
     troubles: Vec<String>,
 }
 
@@ -161,7 +161,7 @@ impl Event {
     }
 }
 
-/// Answers from memory, of all right ones, in percent.
+/// Answers from memory in percent of all right ones.
 fn hit_percent(second: &Second) -> f64 {
     let requests = &second.requests;
     (requests.local + requests.peer) as f64 * 100.0 / requests.sum().max(1) as f64
@@ -182,16 +182,16 @@ impl Course {
         report.examples.iter().take(3).for_each(|example| println!("    {example}"));
     }
 
-    /// What must not be: wrong bytes, and failures where Skep stands before its nodes. (Who
-    /// is steered to a node directly loses what that was sending when it was killed.)
+    /// Unacceptable results: wrong bytes, and failures where Skep is a proxy before its nodes. (Clients that
+    /// are steered to a node directly lose the replies in progress when it is killed.)
     fn trouble(&self) -> Option<String> {
         let MixReport { failed, wrong, .. } = self.report;
         let is_amiss = wrong > 0 || failed > 0 && self.row == TableRow::SkepProxy;
         is_amiss.then(|| format!("{}: {failed} failed, {wrong} of them wrong", self.row.name()))
     }
 
-    /// The hit ratio before an event, its least after it until the next one,
-    /// and the seconds until it is back within a point of what it was.
+    /// The hit ratio before an event, its minimum after it until the next one, and the seconds until it is
+    /// within one point of the former value.
     fn dip(&self, number: usize) -> (f64, f64, Option<usize>) {
         let at = self.events[number].0 as usize;
         let end = self.events.get(number + 1).map_or(self.report.seconds.len(), |it| it.0 as usize);
@@ -199,7 +199,7 @@ impl Course {
         let ratios: Vec<f64> = seconds.iter().map(hit_percent).collect();
         let before = &ratios[at.saturating_sub(BEFORE_S).min(ratios.len())..at.min(ratios.len())];
         let mean = before.iter().sum::<f64>() / before.len().max(1) as f64;
-        // The last second is a part of one.
+        // The last second is not complete.
         let after = &ratios[at.min(ratios.len())..end.min(ratios.len().saturating_sub(1)).max(at)];
         let least = after.iter().copied().fold(mean, f64::min);
         let is_low = |ratio: &f64| *ratio < mean - 1.0;
@@ -295,7 +295,7 @@ impl Results {
     fn plot(&self, title: &str, y: &'static str, of: impl Fn(&Second) -> f64) -> Plot {
         let line = |course: &Course| {
             let seconds = &course.report.seconds;
-            // The last one is a part of a second.
+            // The last second is not complete.
             let whole = &seconds[..seconds.len().saturating_sub(1)];
             Line {
                 name: course.row.name().to_owned(),
@@ -308,7 +308,7 @@ impl Results {
         let mark = |(at, event): &(f64, Event)| (*at, event.text());
         let lines: Vec<Line> = self.courses.iter().map(line).collect();
         let points = lines.iter().flat_map(|line| &line.points);
-        // A dip of some percent is to be seen.
+        // A dip of a few percent must be visible.
         let least = points.map(|point| point.1).fold(f64::MAX, f64::min);
         let y_begin = if y.starts_with('%') { (least / 10.0).floor() * 10.0 } else { 0.0 };
         Plot {

@@ -1,8 +1,8 @@
-//! The data set and the order of requests: WebBench's mix, as published in the
-//! WhizzBee paper (table 1), at any size.
+//! The data set and the order of requests: WebBench's mix, as published in the WhizzBee paper (table 1), at
+//! any size.
 //!
-//! All follows from seeds, so every row of a table is asked for the same
-//! objects in the same order.
+//! Everything follows from seeds, so the same objects are requested in the same order for every row of a
+//! table.
 
 use std::sync::Arc;
 
@@ -16,14 +16,14 @@ use super::origin::Object;
 /// Seed of orders.
 const SEED: u64 = 2001;
 
-/// How often objects are asked for.
+/// How often each object is requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum PopularityLaw {
-    /// Each as often as any other, so that classes have their published shares.
+    /// All equally often, so that classes have their published shares.
     Uniform,
-    /// The n-th most popular one 1/n as often as the first; which one that is,
-    /// is drawn, whatever its size.
+    /// The n-th most popular object 1/n as often as the first; ranks are assigned at random, independent of
+    /// size.
     Zipf,
 }
 
@@ -36,13 +36,13 @@ impl PopularityLaw {
     }
 }
 
-/// Objects of the ten classes, in the published shares.
+/// Objects of the ten classes, in their published shares.
 pub(crate) struct DataSet {
     objects: Vec<Object>,
 }
 
 impl DataSet {
-    /// About so many bytes, at least an object of each class.
+    /// A data set of about `bytes` bytes, with at least one object of each class.
     pub(crate) fn of_bytes(bytes: u64) -> Self {
         let mean_parts: u64 = WEBBENCH_CLASSES.iter().map(|(bytes, parts)| bytes * parts).sum();
         let count = bytes * WEBBENCH_PARTS / mean_parts;
@@ -55,8 +55,7 @@ impl DataSet {
         Self { objects: sizes.zip(0..).map(object).collect() }
     }
 
-    /// The same, where every third object changes, each of `periods_ms` being the
-    /// period of as many.
+    /// The same, but every third object changes, with one of `periods_ms` in turn as its period.
     pub(crate) fn changing(mut self, periods_ms: &[u64]) -> Self {
         let changing = self.objects.iter_mut().step_by(3);
         for (object, &period_ms) in changing.zip(periods_ms.iter().cycle()) {
@@ -78,12 +77,12 @@ impl DataSet {
         self.objects.first().map(|object| object.path()).unwrap_or_default()
     }
 
-    /// For clients.
+    /// The objects as clients expect them.
     pub(crate) fn mix_objects(&self) -> Arc<[MixObject]> {
         self.objects.iter().map(|object| object.for_mix()).collect()
     }
 
-    /// So many requests, as places of objects.
+    /// An order of `requests` requests, as indexes of objects.
     pub(crate) fn order(&self, popularity: PopularityLaw, requests: usize) -> Arc<[u32]> {
         let mut rng = Rng::new(SEED);
         let count = self.objects.len() as u64;
@@ -105,8 +104,7 @@ impl DataSet {
         (0..requests).map(draw).collect()
     }
 
-    /// Bytes of the mean reply of an order, and the share of its bytes that the
-    /// object with most of them has.
+    /// The mean size of a reply of an order in bytes, and the share of the object with most bytes.
     pub(crate) fn shape(&self, order: &[u32]) -> (u64, f64) {
         let mut by_object = vec![0; self.objects.len()];
         for &place in order {
@@ -118,7 +116,7 @@ impl DataSet {
     }
 }
 
-/// The numbers below `count`, in an order drawn by Fisher and Yates's way.
+/// The numbers below `count` in random order (Fisher and Yates).
 fn shuffled(count: u64, rng: &mut Rng) -> Vec<u32> {
     let mut all: Vec<u32> = (0..count as u32).collect();
     for end in (1..all.len()).rev() {

@@ -1,6 +1,5 @@
-//! A file much larger than a node's memory, and smaller than the cluster's: does
-//! it stream at the speed of the links, do seeks start at once, and what do many
-//! readers cost the origin?
+//! A file much larger than a node's memory, and smaller than the cluster's: whether it streams at the speed
+//! of the links, whether seeks start at once, and what many readers cost the origin.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -23,30 +22,30 @@ use super::{Failure, interrupted};
 
 const NGINX: &str = include_str!("../../peers/nginx-files.conf");
 
-/// The file in bytes, the nodes, a node's memory in bytes, and readers at once.
+/// Size of the file in bytes, number of nodes, a node's memory in bytes, and concurrent readers.
 const FULL: (u64, usize, u64, usize) = (2_000_000_000, 10, 256 << 20, 100);
-/// And for a short run, as much of each for a byte of memory.
+/// The same for a short run, in similar proportion to the memory.
 const QUICK: (u64, usize, u64, usize) = (200_000_000, 4, 64 << 20, 10);
 
-/// Rate of links, in bits per second, where they have one.
+/// Rate of limited links, in bits per second.
 const LINK_BITS_S: u64 = 1_000_000_000;
 
 /// Cores of each machine: no limit.
 const CPU_CORES: f64 = 64.0;
 
-/// Ports on the machine beside the nodes: nginx, and Skep alone.
+/// Ports on the machine beside the nodes: of nginx, and of Skep alone.
 const PORTS: [u16; 2] = [8081, 8082];
 
-/// Seeks of one reader, and the bytes that it reads at each.
+/// Number of seeks of one reader, and the bytes read at each.
 const SEEKS: u64 = 200;
 const SEEK_BYTES: u64 = 1_000;
 
-/// What each of many readers reads at a place, and how often all of them together
-/// read as much as the file has.
+/// Bytes that a reader reads at each position, and how many times the file's length all readers together
+/// read.
 const PART_BYTES: u64 = 4_000_000;
 const ROUNDS: u64 = 4;
 
-/// Of origin traffic over the file's length that is allowed.
+/// Maximum of the origin's traffic relative to the file's length.
 const RATIO_MAX: f64 = 1.05;
 
 /// A 2 GB file through nodes with 256 MB of memory each
@@ -63,17 +62,17 @@ pub(crate) struct LargeOptions {
     skep: PathBuf,
 }
 
-/// One download of the whole.
+/// One download of the whole file.
 #[derive(Serialize, Deserialize)]
 struct Stream {
     what: String,
-    /// Whether links had a rate.
+    /// Whether the links' rate was limited.
     has_rate: bool,
     first_byte_us: u64,
     mb_s: f64,
 }
 
-/// What is written as JSON.
+/// The results as written to JSON.
 #[derive(Serialize, Deserialize)]
 struct Results {
     machine: MachineDescription,
@@ -85,10 +84,9 @@ struct Results {
     cold_seeks: Report,
     warm_seeks: Report,
     readers: Report,
-    /// Bytes that the origin sent while they read, over the file's, after each
-    /// round.
+    /// Bytes that the origin sent meanwhile relative to the file's length, after each round.
     ratios: Vec<f64>,
-    /// What became of segments that nodes sought meanwhile.
+    /// Outcomes of nodes' look-ups of segments meanwhile.
     outcomes: BTreeMap<String, u64>,
 }
 
@@ -146,7 +144,7 @@ fn stage(scale: Scale, settings: &Settings) -> Result<ServingBed, Failure> {
     ServingBed::new(&plan)
 }
 
-/// Downloads of the whole, one after the other.
+/// Downloads of the whole file, one after the other.
 fn streams(scale: Scale, settings: &Settings) -> Result<Vec<Stream>, Failure> {
     let mut stage = stage(scale, settings)?;
     let Scale { file, nodes, cache_bytes, .. } = scale;
@@ -176,7 +174,7 @@ fn streams(scale: Scale, settings: &Settings) -> Result<Vec<Stream>, Failure> {
     Ok(streams)
 }
 
-/// nginx and Skep alone with the file, on a machine that is no node.
+/// Starts nginx and Skep alone with the file, on a machine that is not a node.
 fn start_beside(
     stage: &mut ServingBed,
     scale: Scale,
@@ -211,15 +209,14 @@ fn start_beside(
     Ok(PORTS.map(|port| Target::new((ip, port).into(), "/film")))
 }
 
-/// One download, as fast as it comes; its bytes are not compared, so that the
-/// client is not what bounds it.
+/// One download at full speed; its bytes are not compared, so that the client is not the bottleneck.
 fn download(stage: &ServingBed, target: &Target) -> Result<Report, Failure> {
     let downloads =
         Downloads { rate_bytes_s: 0, deadline_ms: 600_000, ..Downloads::new(target.clone(), 1) };
     right(downloads.start_in(stage.client()?)?)
 }
 
-/// One reader's seeks: where nothing is in any memory, then where much is.
+/// One reader's seeks: first with empty memories, then with much of the file in memory.
 fn seeks(scale: Scale, settings: &Settings) -> Result<(Report, Report), Failure> {
     let stage = stage(scale, settings)?;
     let parts = |seed| PartReaders {
@@ -231,7 +228,7 @@ fn seeks(scale: Scale, settings: &Settings) -> Result<(Report, Report), Failure>
     };
     let client = stage.client()?;
     let cold = right(parts(1).start_in(client)?)?;
-    // Other places.
+    // Other positions.
     let warm = right(parts(2).start_in(client)?)?;
     println!(
         "  seeks: first byte after {} us cold, {} us warm",
@@ -240,7 +237,7 @@ fn seeks(scale: Scale, settings: &Settings) -> Result<(Report, Report), Failure>
     Ok((cold, warm))
 }
 
-/// What readers got, what it cost the origin, and what nodes did for it.
+/// The readers' results, the origin's cost, and the outcomes of nodes' look-ups.
 type Reading = (Report, Vec<f64>, BTreeMap<String, u64>);
 
 /// Many readers, and what they cost the origin.
@@ -287,7 +284,7 @@ fn parts(stage: &ServingBed, scale: Scale) -> PartReaders {
     }
 }
 
-/// What came of a load, which must all be right.
+/// The report of a load, all of whose answers must be right.
 fn right(running: Running) -> Result<Report, Failure> {
     while !running.is_finished() {
         interrupted()?;

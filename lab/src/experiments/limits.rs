@@ -1,28 +1,26 @@
 //! Every limit of the experiments, with its unit and its reason.
 
-/// Longest head of a request that the origin reads, in bytes.
+/// Maximum length of a request's head that the origin reads, in bytes.
 pub(super) const HEAD_BYTES_MAX: usize = 16 * 1024;
 
-/// Fields in a request's head that the origin reads.
+/// Maximum number of fields in a request's head that the origin reads.
 pub(super) const FIELDS_MAX: usize = 64;
 
-/// Bytes of a body that the origin writes at once: the grain of its rate.
+/// Bytes of a body that the origin writes at once: the granularity of its rate.
 pub(super) const CHUNK_BYTES: u64 = 16 * 1024;
 
-/// Longest object that the origin has, in bytes: what a pattern's seed leaves
-/// room for.
+/// Maximum length of an object of the origin, in bytes: what a pattern's seed leaves room for.
 pub(super) const OBJECT_BYTES_MAX: u64 = 1 << 34;
 
-/// How long a server may take until it answers, in milliseconds. They take
-/// tens; one that takes so long never does.
+/// Timeout for the start of a server, in milliseconds. Servers take tens of milliseconds; one that takes that
+/// long never starts.
 pub(super) const READY_MS: u64 = 20_000;
 
-/// Pause between two looks at something that is about to happen, in
-/// milliseconds.
+/// Interval at which a condition is polled, in milliseconds.
 pub(super) const POLL_MS: u64 = 20;
 
-/// Time for an answer of the origin about itself, in milliseconds.
+/// Timeout for the origin's answers about itself, in milliseconds.
 pub(super) const ASK_MS: u64 = 5_000;
 
-/// Longest warm-up, in milliseconds: more means that nothing gets through.
+/// Maximum length of a warm-up, in milliseconds: longer means that nothing gets through.
 pub(super) const WARM_UP_MS: u64 = 120_000;

@@ -1,4 +1,4 @@
-//! What a reader must know to compare figures with these.
+//! The environment that a reader must know to compare these figures with others.
 
 use std::fs;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde::{Deserialize, Serialize};
 
-/// The machine under the bed and the programs in it.
+/// The machine that runs the bed, and the programs in it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct MachineDescription {
     pub(crate) date: String,
@@ -42,7 +42,7 @@ impl MachineDescription {
         }
     }
 
-    /// A sentence.
+    /// The description as a sentence.
     pub(crate) fn text(&self) -> String {
         let Self { date, processor, cores, kernel, programs } = self;
         let programs: Vec<_> =
@@ -52,7 +52,7 @@ impl MachineDescription {
     }
 }
 
-/// The first word that looks like a version.
+/// The first word of the output that looks like a version.
 fn version(program: &str, option: &str) -> Option<String> {
     let said = said_by(program, &[option])?;
     let words = said.split([' ', '/', '\n', '(', ')']);

@@ -1,10 +1,10 @@
 //! Metrics of a node: counters, and quantiles of histograms.
 
-/// What a node's metrics say.
+/// The metrics of a node, as text.
 pub(super) struct NodeMetrics(String);
 
-/// Times of a step, in microseconds, from the buckets of a histogram: within one, all values are as
-/// likely.
+/// Quantiles of the times of a step, in microseconds, from the buckets of a histogram: within a bucket,
+/// values are assumed to be equally distributed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub(super) struct Quantiles {
     pub(super) count: u64,
@@ -15,7 +15,7 @@ pub(super) struct Quantiles {
     pub(super) mean_us: f64,
 }
 
-/// Counts of values up to each bound, in microseconds, and their sum.
+/// Cumulative counts by upper bound in microseconds, and the sum of all values.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Buckets {
     bounds: Vec<(f64, u64)>,
@@ -27,7 +27,7 @@ impl NodeMetrics {
         Self(text)
     }
 
-    /// A sample, as it stands in the text with its labels; 0 if there is none.
+    /// The value of a sample, given as it is in the text with its labels; 0 if there is none.
     pub(super) fn value(&self, sample: &str) -> f64 {
         let of_line = |line: &str| line.strip_prefix(sample)?.strip_prefix(' ')?.parse().ok();
         self.0.lines().find_map(of_line).unwrap_or(0.0)
@@ -59,7 +59,7 @@ impl NodeMetrics {
 }
 
 impl Buckets {
-    /// What came since an earlier look.
+    /// The counts since an earlier reading.
     pub(super) fn since(mut self, before: &Self) -> Self {
         for ((_, now), (_, then)) in self.bounds.iter_mut().zip(&before.bounds) {
             *now = now.saturating_sub(*then);
@@ -68,7 +68,7 @@ impl Buckets {
         self
     }
 
-    /// All values of both.
+    /// The sum of both histograms.
     pub(super) fn with(mut self, other: &Self) -> Self {
         if self.bounds.is_empty() {
             return other.clone();
@@ -92,7 +92,7 @@ impl Buckets {
         }
     }
 
-    /// A share of all values is below.
+    /// The value below which this share of all values is.
     fn at(&self, share: f64) -> f64 {
         let rank = self.bounds.last().map_or(0.0, |(_, count)| *count as f64 * share);
         let (mut low, mut below) = (0.0, 0.0);

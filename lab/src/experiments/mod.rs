@@ -1,4 +1,4 @@
-//! The experiments of the cluster cache: Skep beside its peers in a test bed.
+//! The experiments of the cluster cache: Skep compared with its peers in a test bed.
 //!
 //! ```text
 //!  client-1 ---> dispatcher-1 ---> node-1 .. node-N ---> origin
@@ -7,18 +7,18 @@
 //!
 //! - `table2`: requests per second for 1 to 8 nodes, as in the WhizzBee
 //!   paper's table 2.
-//! - `regimes`: data smaller than a node's cache, than the cluster's, larger.
-//! - `churn`: nodes are killed, added and drained while clients go on.
+//! - `regimes`: data smaller than a node's cache, smaller than the cluster's, and larger.
+//! - `churn`: nodes are killed, added and drained under load.
 //! - `large`: a file larger than a node's memory.
-//! - `handoff`: what it costs to move connections to the nodes that answer them.
-//! - `verify`: the same with objects that change, for as many replies as wanted.
+//! - `handoff`: the cost of moving connections to the nodes that answer them.
+//! - `verify`: the same with objects that change, for any number of replies.
 //! - `portal`: Tomcats behind a pool, from 1 to 4 nodes, as in the JASPer paper.
 //! - `elastic`: nodes started and stopped by the load, simulated; no bed.
 //! - `policies`: all policies on simulated sites; no bed.
 //! - `scale`: 10 to 1,000 simulated nodes, and a loss of every tenth; no bed.
 //!
-//! Each writes JSON, plots and a page. A cell has a bed of its own, so all its
-//! caches begin empty; the same objects are asked for in the same order.
+//! Each writes JSON, plots and a page. A cell has a bed of its own, so all its caches are empty at first; the
+//! same objects are requested in the same order.
 
 mod account;
 mod cell;
@@ -105,7 +105,7 @@ pub(crate) struct OriginOptions {
     rate_bits_s: u64,
 }
 
-/// Which experiment.
+/// An experiment in a test bed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TestBedExperiment {
     Table2,
@@ -113,7 +113,7 @@ pub(crate) enum TestBedExperiment {
     Churn,
 }
 
-/// Runs an experiment and writes what came of it.
+/// Runs an experiment and writes its results.
 pub(crate) fn run(experiment: TestBedExperiment, options: &Options) -> Result<(), Failure> {
     prepare()?;
     let settings = Settings::new(options.skep.clone(), options.quick);
@@ -131,7 +131,7 @@ pub(crate) fn run(experiment: TestBedExperiment, options: &Options) -> Result<()
     }
 }
 
-/// Whether experiments can be; SIGINT and SIGTERM end them in order from now on.
+/// Checks that experiments are possible; from now on SIGINT and SIGTERM end them in order.
 fn prepare() -> Result<(), Failure> {
     if !rustix::process::geteuid().is_root() {
         return Err("experiments run in a test bed, which needs root".into());
@@ -145,7 +145,7 @@ pub(crate) fn serve_origin(options: &OriginOptions) -> Result<(), Failure> {
     Ok(origin::run(listen, origin::Speed { delay_ms, rate_bits_s })?)
 }
 
-/// What an experiment needs to know.
+/// The parameters of an experiment.
 struct Run {
     rows: Vec<TableRow>,
     /// `None`: nothing is written.
@@ -155,7 +155,7 @@ struct Run {
 }
 
 impl Run {
-    /// Those of `rows` that were asked for.
+    /// Returns those of `rows` that were requested.
     fn rows_of(&self, rows: &[TableRow]) -> Vec<TableRow> {
         rows.iter().copied().filter(|row| self.rows.contains(row)).collect()
     }
@@ -175,7 +175,7 @@ fn rows_of(keys: &[String]) -> Result<Vec<TableRow>, Failure> {
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
-/// An error once SIGINT or SIGTERM has come, so that all is ended in order.
+/// Returns an error after SIGINT or SIGTERM, so that everything is ended in order.
 fn interrupted() -> Result<(), Failure> {
     if INTERRUPTED.load(Ordering::Relaxed) { Err("interrupted".into()) } else { Ok(()) }
 }
@@ -195,7 +195,7 @@ fn watch_signals() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Beside this binary, which is where one `cargo build` puts both.
+/// The binary beside this one, where `cargo build` puts both.
 fn default_skep() -> PathBuf {
     std::env::current_exe().unwrap_or_default().with_file_name("skep")
 }

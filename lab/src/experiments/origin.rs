@@ -1,14 +1,13 @@
-//! An HTTP/1.1 origin that is slow on purpose and knows what it was asked for.
+//! An HTTP/1.1 origin that is slow on purpose and counts its requests.
 //!
-//! Its objects need no files: the path `/BYTES/ID` says the length, and the
-//! content is the pattern of the ID. `/BYTES/ID/MS` is another version every so
-//! many milliseconds, fresh for a second. It answers GET and HEAD, single ranges,
-//! `If-None-Match` and `If-Range`, with a strong ETag. Each answer waits for
-//! the service delay; all bodies together keep to the rate, in the order in
-//! which their chunks are ready, so that no byte is lost on the way to be late.
+//! Its objects need no files: the path `/BYTES/ID` specifies the length, and the content is the pattern of
+//! the ID. `/BYTES/ID/MS` changes to another version every MS milliseconds, and is fresh for a second. It
+//! answers GET and HEAD, single ranges, `If-None-Match` and `If-Range`, with a strong ETag. Each answer is
+//! delayed by the service delay; all bodies together keep to the rate, in the order in which their chunks are
+//! ready, so that a late byte does not lower the rate.
 //!
-//! `/.lab/counts` answers what was asked for, `/.lab/set?delay_ms=..&rate_bits_s=..`
-//! changes the speed (0 for no limit). At SIGTERM the counts go to stdout.
+//! `/.lab/counts` returns the counts, `/.lab/set?delay_ms=..&rate_bits_s=..` changes the speed (0: no limit).
+//! On SIGTERM the counts are printed to stdout.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -27,35 +26,34 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::limits::{CHUNK_BYTES, FIELDS_MAX, HEAD_BYTES_MAX, OBJECT_BYTES_MAX};
 
-/// How fast an origin is.
+/// The speed of an origin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Speed {
-    /// Time before each answer, in milliseconds.
+    /// Delay of each answer, in milliseconds.
     pub(crate) delay_ms: u64,
-    /// Bits of all bodies in a second; 0 is as fast as can be.
+    /// Rate of all bodies together, in bits per second; 0: no limit.
     pub(crate) rate_bits_s: u64,
 }
 
-/// What an origin was asked for, since it began.
+/// Counts of an origin's requests since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct OriginCounts {
     /// Requests for objects.
     pub(crate) requests: u64,
     /// Bytes of bodies that were sent.
     pub(crate) bytes: u64,
-    /// Requests that were answered by 304.
+    /// Requests answered with 304.
     pub(crate) not_modified: u64,
-    /// Different objects that were asked for.
+    /// Number of distinct objects requested.
     pub(crate) unique: u64,
-    /// Their lengths, added up.
+    /// The sum of their lengths.
     pub(crate) unique_bytes: u64,
-    /// Requests for the object that was asked for most.
+    /// Requests for the most requested object.
     pub(crate) most: u64,
 }
 
 impl OriginCounts {
-    /// What came between two looks; `unique` and `most` are those since the
-    /// beginning.
+    /// The counts between two readings; `unique` and `most` are those since the start.
     pub(crate) fn since(self, before: Self) -> Self {
         Self {
             requests: self.requests - before.requests,
@@ -66,13 +64,13 @@ impl OriginCounts {
     }
 }
 
-/// An object of the origin, as its path says.
+/// An object of the origin, as specified by its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Object {
     pub(crate) id: u32,
-    /// Its length, or the least of its lengths.
+    /// Its length, or the minimum of its lengths.
     pub(crate) bytes: u64,
-    /// Time from a change to the next, in milliseconds; 0: it never changes.
+    /// Time between two changes, in milliseconds; 0: it never changes.
     pub(crate) period_ms: u64,
 }
 
@@ -85,7 +83,7 @@ impl Object {
         }
     }
 
-    /// For clients.
+    /// The object as clients expect it.
     pub(crate) fn for_mix(self) -> MixObject {
         MixObject { path: self.path(), content: self.content() }
     }
@@ -93,13 +91,13 @@ impl Object {
     fn content(self) -> Content {
         let Self { id, bytes, period_ms } = self;
         match period_ms {
-            // Objects must not share words: those of one have offsets below 2^32.
+            // Objects must not share words: the offsets within one object are below 2^32.
             0 => Content::Always(Issue { bytes, pattern: Pattern { seed: u64::from(id) << 32 } }),
             _ => Content::Changing(Changing { id, bytes, period_ms }),
         }
     }
 
-    /// What it is now.
+    /// The present version.
     pub(crate) fn issue(self) -> Issue {
         self.issue_at(unix_ms()).0
     }
@@ -112,8 +110,7 @@ impl Object {
         (object.bytes <= OBJECT_BYTES_MAX && object.path() == path).then_some(object)
     }
 
-    /// What it is at this time, its entity tag, and for how many seconds that may
-    /// be kept.
+    /// The version at this time, its entity tag, and the seconds for which it is fresh.
     fn issue_at(self, unix_ms: u64) -> (Issue, String, u32) {
         match self.content() {
             Content::Always(issue) => {
@@ -127,7 +124,7 @@ impl Object {
     }
 }
 
-/// Serves until SIGTERM or SIGINT, then says its counts.
+/// Serves until SIGTERM or SIGINT, then prints its counts.
 pub(crate) fn run(address: SocketAddr, speed: Speed) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let origin = Rc::new(RefCell::new(Origin::new(speed)));
@@ -137,16 +134,16 @@ pub(crate) fn run(address: SocketAddr, speed: Speed) -> io::Result<()> {
     Ok(())
 }
 
-/// What connections share.
+/// The state that connections share.
 struct Origin {
     speed: Speed,
     counts: OriginCounts,
     asked: HashMap<Object, u64>,
-    /// When the last byte that was promised will have gone.
+    /// When the last byte that was promised will have been sent.
     busy_until: Instant,
 }
 
-/// What a request wants.
+/// What a request asks for.
 struct Wanted {
     path: String,
     is_head: bool,
@@ -168,7 +165,7 @@ async fn serve(address: SocketAddr, origin: Rc<RefCell<Origin>>) -> io::Result<(
                 let (stream, _) = accepted?;
                 stream.set_nodelay(true)?;
                 let origin = Rc::clone(&origin);
-                // A client that goes away is its own affair.
+                // It is no error if a client disconnects.
                 tokio::task::spawn_local(async move { converse(stream, &origin).await.ok() });
             }
         }
@@ -226,8 +223,7 @@ async fn answer(
     send(stream, origin, issue.pattern, part).await
 }
 
-/// The head of the answer and the part of the object that follows it; no part
-/// for 304 and 416.
+/// The head of the answer, and the part of the object that follows it; no part for 304 and 416.
 fn respond(bytes: u64, etag: &str, fresh_s: u32, wanted: &Wanted) -> (String, Option<Range<u64>>) {
     let fields =
         format!("ETag: {etag}\r\nCache-Control: max-age={fresh_s}\r\nAccept-Ranges: bytes\r\n");
@@ -253,8 +249,8 @@ fn respond(bytes: u64, etag: &str, fresh_s: u32, wanted: &Wanted) -> (String, Op
     }
 }
 
-/// The one range that is asked for (RFC 9110, 14.1.2), empty if the object has
-/// none of it; `None` if it is no single range of bytes: then it is ignored.
+/// The single requested range (RFC 9110, 14.1.2), empty if it is outside the object; `None` if the field is
+/// not a single range of bytes: it is then ignored.
 fn part(field: &str, bytes: u64) -> Option<Range<u64>> {
     let (first, last) = field.strip_prefix("bytes=")?.split_once('-')?;
     if first.is_empty() {
@@ -309,7 +305,7 @@ impl Origin {
         }
     }
 
-    /// Takes its turn in the line; when these bytes may go, if not at once.
+    /// Reserves the rate for these bytes; returns when they may be sent, if not at once.
     fn promise(&mut self, bytes: u64) -> Option<Instant> {
         self.counts.bytes += bytes;
         let us = (bytes * 8 * 1_000_000).checked_div(self.speed.rate_bits_s)?;
@@ -335,8 +331,7 @@ impl Origin {
 }
 
 impl Wanted {
-    /// The request at the beginning of `bytes` and the length of its head;
-    /// `None` if it has not come to its end.
+    /// The request at the beginning of `bytes` and the length of its head; `None` if it is incomplete.
     fn parse(bytes: &[u8]) -> Result<Option<(Self, usize)>, httparse::Error> {
         let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];
         let mut request = httparse::Request::new(&mut fields);

@@ -1,4 +1,4 @@
-//! Pieces of the pages: tables in Markdown, the setting in words, the files.
+//! Parts of the pages: tables in Markdown, a description of the setting, the files.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -12,15 +12,15 @@ use super::plot::Plot;
 use super::rows::TableRow;
 use super::settings::Settings;
 
-/// An experiment's page and what stands beside it.
+/// An experiment's page with its plots.
 pub(super) struct Page {
-    /// Its name: that of its files.
+    /// The name, also of its files.
     pub(super) name: &'static str,
     pub(super) text: String,
     pub(super) plots: Vec<(String, Plot)>,
 }
 
-/// A column of figures: its name, and which of them are better.
+/// A column of figures: its name, and which figures are better.
 pub(super) type Column = (&'static str, Better);
 
 /// Which of two figures is better.
@@ -52,14 +52,14 @@ impl Page {
         self.text.push('\n');
     }
 
-    /// A plot in a file of its own; `what` tells it from the page's others.
+    /// Adds a plot in a separate file; `what` distinguishes it from the page's other plots.
     pub(super) fn add_plot(&mut self, what: &str, plot: Plot) {
         let file = format!("{}-{what}.svg", self.name);
         let _ = writeln!(self.text, "![{}]({file})\n", plot.title);
         self.plots.push((file, plot));
     }
 
-    /// A table; the first column is of words, the others of numbers.
+    /// Adds a table; the first column contains text, the others numbers.
     pub(super) fn add_table(&mut self, head: &[String], rows: &[Vec<String>]) {
         let line = |cells: &[String]| format!("| {} |", cells.join(" | "));
         let rule: Vec<String> =
@@ -70,8 +70,8 @@ impl Page {
         self.add("");
     }
 
-    /// A table with a row of figures for each of ours and of the peers'; those of ours
-    /// are bold where a peer's is better. `first` is the head of the rows' names.
+    /// Adds a table with a row of figures for each of Skep's rows and of the peers'; Skep's are bold where a
+    /// peer is better. `first` is the heading of the first column.
     pub(super) fn add_compared(
         &mut self,
         first: &str,
@@ -97,9 +97,9 @@ impl Page {
         self.add_table(&head, &rows.into_iter().map(line).collect::<Vec<_>>());
     }
 
-    /// Writes page, plots and `results` into a folder, or prints the page. What a
-    /// person has to say stands in `NAME-notes.md` there, which ends the page
-    /// and outlives it. An error if there are troubles.
+    /// Writes page, plots and `results` into a folder, or prints the page. `NAME-notes.md` in that folder
+    /// contains a person's remarks, which are appended to the page and preserved. Returns an error if there
+    /// are troubles.
     pub(super) fn finish(
         &self,
         out: Option<&Path>,
@@ -134,14 +134,14 @@ impl Page {
     }
 }
 
-/// Replaces a file: who reads it, or breaks this off, has the old one or the new one.
+/// Replaces a file atomically: a reader gets the old one or the new one, even if this is interrupted.
 fn write_whole(file: &Path, text: &str) -> Result<(), Failure> {
     let fresh = file.with_extension("new");
     fs::write(&fresh, text)?;
     Ok(fs::rename(&fresh, file)?)
 }
 
-/// The setting that all experiments have, in words.
+/// A description of the setting that all experiments share.
 pub(super) fn setting(settings: &Settings, machine: &MachineDescription) -> String {
     let mbit = |bits: u64| bits / 1_000_000;
     let Settings { node_cpu_cores, dispatcher_cpu_cores, origin_cpu_cores, .. } = settings;
@@ -176,13 +176,13 @@ pub(super) fn setting(settings: &Settings, machine: &MachineDescription) -> Stri
     )
 }
 
-/// Ours over a peer's: bold where ours loses.
+/// Ours relative to a peer's: bold where ours loses.
 pub(super) fn ratio(ours: f64, peers: f64) -> String {
     let ratio = ours / peers.max(f64::MIN_POSITIVE);
     bold(&format!("{ratio:.2}"), ratio < 0.995)
 }
 
-/// A cell, bold if ours loses there.
+/// A cell, bold if ours loses.
 pub(super) fn bold(text: &str, loses: bool) -> String {
     if loses { format!("**{text}**") } else { text.to_owned() }
 }
@@ -192,12 +192,12 @@ pub(super) fn percent(part: u64, all: u64) -> String {
     format!("{:.1}", part as f64 * 100.0 / all.max(1) as f64)
 }
 
-/// Milliseconds, of microseconds.
+/// Converts microseconds to milliseconds.
 pub(super) fn ms(us: u64) -> String {
     format!("{:.1}", us as f64 / 1000.0)
 }
 
-/// Cells of a row, of texts.
+/// The cells of a row.
 pub(super) fn texts<const N: usize>(cells: [&str; N]) -> Vec<String> {
     cells.map(str::to_owned).into()
 }

@@ -1,4 +1,4 @@
-//! Plots as SVG: lines over numbers, in colours that people tell apart.
+//! Line plots as SVG, in distinguishable colours.
 
 use std::ops::Range;
 use std::path::Path;
@@ -7,12 +7,12 @@ use plotters::prelude::*;
 
 use super::Failure;
 
-/// Width and height, in pixels, and the width of the names beside the lines.
+/// Width and height in pixels, and the width of the names beside the lines.
 const SIZE: (u32, u32) = (940, 420);
 const NAMES_WIDTH: u32 = 220;
 const FONT: (&str, u32) = ("sans-serif", 14);
 
-/// Okabe and Ito's colours, without the yellow that white swallows.
+/// Okabe and Ito's colours, without the yellow, which is invisible on white.
 const COLOURS: [RGBColor; 7] = [
     RGBColor(213, 94, 0),
     RGBColor(230, 159, 0),
@@ -28,25 +28,25 @@ pub(super) struct Plot {
     pub(super) title: String,
     pub(super) x: &'static str,
     pub(super) y: &'static str,
-    /// Where the y axis begins; below all points.
+    /// The beginning of the y axis; below all points.
     pub(super) y_begin: f64,
     pub(super) lines: Vec<Line>,
-    /// Places on the x axis, with words: what happened there.
+    /// Marked positions on the x axis, with descriptions of the events.
     pub(super) marks: Vec<(f64, String)>,
 }
 
 /// A line of a plot.
 pub(super) struct Line {
     pub(super) name: String,
-    /// Its colour's number, the same in all plots.
+    /// The number of its colour, the same in all plots.
     pub(super) colour: usize,
     pub(super) points: Vec<(f64, f64)>,
-    /// Whether each point is shown.
+    /// Whether each point is marked.
     pub(super) has_dots: bool,
 }
 
 impl Plot {
-    /// Writes it to a file.
+    /// Writes the plot to a file.
     pub(super) fn write(&self, path: &Path) -> Result<(), Failure> {
         self.draw(path).map_err(|error| format!("{}: {error}", path.display()).into())
     }
@@ -89,7 +89,7 @@ impl Plot {
         Ok(root.present()?)
     }
 
-    /// All points, and where the axes begin.
+    /// The ranges of the axes.
     fn ranges(&self) -> (Range<f64>, Range<f64>) {
         let points = || self.lines.iter().flat_map(|line| &line.points);
         let most = |of: fn(&(f64, f64)) -> f64| points().map(of).fold(f64::MIN_POSITIVE, f64::max);
@@ -104,7 +104,7 @@ impl Line {
     }
 }
 
-/// Without decimals that say nothing.
+/// A number without meaningless decimals.
 fn number(value: f64) -> String {
     if value.fract().abs() < 1e-9 { format!("{value:.0}") } else { format!("{value:.1}") }
 }

@@ -1,5 +1,5 @@
-//! Data that one node's cache holds, that the cluster's caches hold together,
-//! and that they do not hold: where cooperation is idle, decides, and helps.
+//! Data that fits into one node's cache, only into all caches of the cluster together, or into neither: where
+//! cooperation is idle, decisive, or helpful.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,11 +14,11 @@ use super::{Failure, Run};
 
 const NODES: usize = 4;
 
-/// A node's cache, in bytes.
+/// Size of a node's cache, in bytes.
 const CACHE_BYTES: u64 = 8_000_000;
 const QUICK_CACHE_BYTES: u64 = 2_000_000;
 
-/// The regimes: a word, and the data set over a node's cache, in tenths.
+/// The regimes: a name, and the size of the data set relative to a node's cache, in tenths.
 const REGIMES: [(&str, u64); 3] = [
     ("smaller than a node's cache", 5),
     ("smaller than the cluster's caches", 30),
@@ -41,12 +41,12 @@ const COLUMNS: [Column; 11] = [
     ("cores %", Better::Neither),
 ];
 
-/// What is written as JSON.
+/// The results as written to JSON.
 #[derive(Serialize, Deserialize)]
 struct Results {
     machine: MachineDescription,
     settings: Settings,
-    /// With the number of the regime.
+    /// Each with the number of its regime.
     cells: Vec<(usize, Cell)>,
     /// Cells that could not be measured, and why.
     troubles: Vec<String>,

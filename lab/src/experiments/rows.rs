@@ -1,6 +1,5 @@
-//! Who is measured: what runs on the dispatcher's machine and on each node,
-//! and their settings, which are files in `lab/peers/` where `@NAME@` stands
-//! for what differs from run to run.
+//! The measured systems: what runs on the dispatcher's machine and on each node, and their settings, which
+//! are files in `lab/peers/` in which `@NAME@` is replaced by values that differ from run to run.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -12,14 +11,14 @@ const NGINX: &str = include_str!("../../peers/nginx-cache.conf");
 const HAPROXY: &str = include_str!("../../peers/haproxy.cfg");
 const VARNISH: &str = include_str!("../../peers/varnish.vcl");
 
-/// How Varnish's nodes watch each other.
+/// How Varnish's nodes check each other.
 const VARNISH_PROBE: &str =
     ".probe = { .url = \"@PROBE@\"; .interval = 1s; .threshold = 1; .window = 2; .initial = 2; } ";
 
-/// Port of nodes at their own addresses.
+/// The port of nodes at their own addresses.
 pub(super) const NODE_PORT: u16 = 8080;
 
-/// What health checks of peers ask for: the nodes answer it themselves.
+/// The target of peers' health checks, which the nodes answer themselves.
 const PROBE: &str = "/health";
 
 /// A row of a table.
@@ -43,7 +42,7 @@ pub(crate) enum TableRow {
 }
 
 impl TableRow {
-    /// All, in the order of the tables.
+    /// All rows, in the order of the tables.
     pub(crate) const ALL: [Self; 7] = [
         Self::SkepProxy,
         Self::SkepUrl,
@@ -77,39 +76,39 @@ impl TableRow {
     }
 }
 
-/// What names in settings stand for.
+/// The values that replace names in settings.
 pub(super) struct Names {
     /// The cell's own folder, in memory.
     pub(super) folder: PathBuf,
     pub(super) skep: PathBuf,
     pub(super) cache_bytes: u64,
-    /// Objects that have so many bytes, on the mean of the data set.
+    /// The number of objects that fit into that, given the data set's mean.
     pub(super) cache_objects: u64,
     pub(super) dispatcher: Ipv4Addr,
     pub(super) vip: Ipv4Addr,
     pub(super) origin: Ipv4Addr,
-    /// Of all nodes of the bed, in use from the beginning or not.
+    /// Addresses of all nodes of the bed, in use from the beginning or not.
     pub(super) nodes: Vec<Ipv4Addr>,
-    /// How many of them are in use from the beginning.
+    /// Number of nodes in use from the beginning.
     pub(super) in_use: usize,
-    /// Lines of the sites of Skep's nodes.
+    /// Lines for the sites of Skep's nodes.
     pub(super) site: String,
 }
 
-/// A process to start: its files in its own folder, its words.
+/// A process to start: the files in its folder, and its command line.
 pub(super) struct Program {
     pub(super) files: Vec<(&'static str, String)>,
     pub(super) words: Vec<String>,
 }
 
 impl Names {
-    /// Where clients of a row ask.
+    /// The address that clients of a row use.
     pub(super) fn target(&self, row: TableRow) -> SocketAddr {
         let address = if row == TableRow::SkepDirect { self.vip } else { self.dispatcher };
         (address, 80).into()
     }
 
-    /// What runs on the dispatcher's machine.
+    /// The program on the dispatcher's machine.
     pub(super) fn dispatcher(&self, row: TableRow) -> Program {
         if row.is_skep() {
             return self.skep(row, "dispatcher-1", self.in_use);
@@ -132,7 +131,7 @@ impl Names {
         Program { files: vec![("haproxy.cfg", text)], words: split(&words) }
     }
 
-    /// What runs on the node with this index.
+    /// The program on the node with this index.
     pub(super) fn node(&self, row: TableRow, index: usize) -> Program {
         let name = node_name(index);
         let folder = self.folder(&name);
@@ -154,7 +153,7 @@ impl Names {
                 let files = vec![("nginx.conf", self.fill(NGINX, &name))];
                 Program { files, words: split(&words) }
             }
-            // A node that comes later is in its own file.
+            // A node that is added later is contained in its own file.
             _ => self.skep(row, &name, self.in_use.max(index + 1)),
         }
     }
@@ -215,19 +214,19 @@ impl Names {
     }
 }
 
-/// A zone of nginx's with room for so many keys: 32 in a page, each page with
-/// its entry in a table, and some for the zone itself (`ngx_slab.c`).
+/// The size of an nginx zone with room for this many keys: 32 per page, with a table entry for each page, and
+/// some pages for the zone itself (`ngx_slab.c`).
 fn nginx_zone_bytes(keys: u64) -> u64 {
     let (page, entry, own) = (4096, 24, 2);
     (keys.div_ceil(32) + own) * (page + entry)
 }
 
-/// The name of the node with this index, for its machine as well.
+/// The name of the node with this index, and of its machine.
 pub(super) fn node_name(index: usize) -> String {
     format!("node-{}", index + 1)
 }
 
-/// Words at spaces: none of ours has one inside.
+/// Splits at spaces: no argument contains one.
 fn split(words: &str) -> Vec<String> {
     words.split_whitespace().map(str::to_owned).collect()
 }

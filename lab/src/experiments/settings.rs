@@ -1,4 +1,4 @@
-//! The scale of the experiments, one for all rows.
+//! The scale of the experiments, the same for all rows.
 
 use std::path::PathBuf;
 
@@ -6,41 +6,40 @@ use serde::{Deserialize, Serialize};
 
 use super::origin::Speed;
 
-/// What holds for every cell of a run.
+/// The settings of every cell of a run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Settings {
     /// The Skep binary.
     #[serde(skip)]
     pub(crate) skep: PathBuf,
-    /// TCP's congestion control on all machines; `None` is what the host has.
+    /// TCP congestion control on all machines; `None`: the host's default.
     pub(crate) congestion: Option<String>,
-    /// Rate of each node's link, either way, in bits per second.
+    /// Rate of each node's link in both directions, in bits per second.
     pub(crate) node_rate_bits_s: u64,
-    /// The origin while it is measured.
+    /// The speed of the origin during the measurement.
     pub(crate) origin: Speed,
     pub(crate) node_cpu_cores: f64,
     pub(crate) dispatcher_cpu_cores: f64,
     pub(crate) origin_cpu_cores: f64,
-    /// Clients, each with a connection.
+    /// Number of clients, each with a connection.
     pub(crate) clients: usize,
-    /// Requests on one connection.
+    /// Requests per connection.
     pub(crate) per_connection: u64,
-    /// Objects of the data set are asked for so often, on the mean, before it
-    /// is measured: with a fast origin and fast links.
+    /// How often each object is requested on average before the measurement, with a fast origin and fast
+    /// links.
     pub(crate) warm_up_rounds: f64,
-    /// Then so long with the speeds of the measurement, in milliseconds.
+    /// Time for settling at the measured speeds after that, in milliseconds.
     pub(crate) settle_ms: u64,
     /// Length of a measurement, in milliseconds.
     pub(crate) window_ms: u64,
 }
 
 impl Settings {
-    /// Small enough that links and origin are the bound on two cores, and not
-    /// the processor.
+    /// Small enough that links and origin, rather than the processor, are the bottleneck on two cores.
     pub(crate) fn new(skep: PathBuf, is_quick: bool) -> Self {
         Self {
             skep,
-            // What a kernel has by default; paced ones differ from run to run on few cores.
+            // The kernel's default; paced algorithms vary from run to run on few cores.
             congestion: Some("cubic".to_owned()),
             node_rate_bits_s: 25_000_000,
             origin: Speed { delay_ms: 10, rate_bits_s: 10_000_000 },

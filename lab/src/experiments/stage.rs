@@ -1,7 +1,7 @@
-//! The bed of one cell and what runs in it: an origin, nodes, what stands
-//! before them, and a client's machine.
+//! The bed of one cell and what runs in it: an origin, nodes, what is in front of them, and a client's
+//! machine.
 //!
-//! **Invariant:** all goes when the stage is dropped, on whatever way.
+//! **Invariant:** everything is removed when the stage is dropped, for whatever reason.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -26,41 +26,41 @@ use super::rows::{NODE_PORT, Names, Program, TableRow, node_name};
 use super::settings::Settings;
 use super::{Failure, interrupted};
 
-/// How the lines begin that tell what became of segments sought in the cluster.
+/// The beginning of the metrics lines that count outcomes of look-ups in the cluster.
 const OUTCOME: &str = "skep_cluster_cache_total{outcome=\"";
 
-/// What a cell is made of.
+/// The parameters of a cell.
 pub(super) struct StagePlan<'a> {
     pub(super) row: TableRow,
-    /// Nodes that are in use from the beginning.
+    /// Nodes in use from the beginning.
     pub(super) nodes: usize,
-    /// Machines for nodes that may come later.
+    /// Machines for nodes that may be added later.
     pub(super) spares: usize,
     pub(super) cache_bytes: u64,
     pub(super) data: &'a DataSet,
     pub(super) settings: &'a Settings,
 }
 
-/// A bed in which everything serves.
+/// A bed in which all machines serve.
 pub(super) struct ServingBed {
     row: TableRow,
     names: Names,
     settings: Settings,
-    /// Of nodes, by index; `None` for one that does not run.
+    /// The nodes, by index; `None` if a node is not running.
     nodes: Vec<Option<Process>>,
     _others: Vec<Process>,
     bed: Bed,
     _folder: Folder,
 }
 
-/// A process with all that it started; killed when dropped.
+/// A process with all processes that it started; killed on drop.
 pub(super) struct Process(Child);
 
-/// A folder of ours in memory.
+/// A temporary folder in memory.
 pub(super) struct Folder(pub(super) PathBuf);
 
 impl ServingBed {
-    /// Starts all; the origin is as fast as can be and links have no rate.
+    /// Starts everything; origin and links have no rate limit.
     pub(super) fn new(plan: &StagePlan<'_>) -> Result<Self, Failure> {
         let settings = plan.settings;
         let machines = plan.nodes + plan.spares;
@@ -90,17 +90,17 @@ impl ServingBed {
         Ok(stage)
     }
 
-    /// Begins to ask for objects.
+    /// Starts requesting objects.
     pub(super) fn start_mix(&self, mix: Mix) -> Result<skep_lab::load::MixRunning, Failure> {
         Ok(mix.start_in(self.client()?)?)
     }
 
-    /// Where clients ask.
+    /// The address that clients use.
     pub(super) fn target(&self) -> SocketAddr {
         self.names.target(self.row)
     }
 
-    /// Where a node serves by itself.
+    /// The address at which a node serves directly.
     pub(super) fn node_address(&self, index: usize) -> SocketAddr {
         (self.names.nodes[index], NODE_PORT).into()
     }
@@ -114,7 +114,7 @@ impl ServingBed {
         self.names.folder(name)
     }
 
-    /// Gives links of nodes this rate, either way, or none.
+    /// Sets the rate of nodes' links in both directions, or removes it.
     pub(super) fn set_node_rate(&self, bits_s: Option<u64>) -> Result<(), Failure> {
         Ok(self.bed.nodes().iter().try_for_each(|node| node.set_rate(bits_s))?)
     }
@@ -132,7 +132,7 @@ impl ServingBed {
         self.await_port(name, (ip, port).into())
     }
 
-    /// Gives origin and links their speeds, or lifts all limits of them.
+    /// Sets the speeds of origin and links, or removes all their limits.
     pub(super) fn set_slow(&self, is_slow: bool) -> Result<(), Failure> {
         let settings = &self.settings;
         let speed = if is_slow { settings.origin } else { Speed::default() };
@@ -142,13 +142,12 @@ impl ServingBed {
         Ok(())
     }
 
-    /// What the origin was asked for so far.
+    /// The origin's counts so far.
     pub(super) fn origin_counts(&self) -> Result<OriginCounts, Failure> {
         self.ask_origin("counts")
     }
 
-    /// What became of the segments that Skep's nodes have sought so far: how often
-    /// each outcome, in all nodes together.
+    /// Outcomes so far of look-ups of segments by Skep's nodes, summed over all nodes.
     pub(super) fn outcomes(&self) -> Result<BTreeMap<String, u64>, Failure> {
         let mut outcomes = BTreeMap::new();
         for index in 0..self.names.in_use {
@@ -164,7 +163,7 @@ impl ServingBed {
         Ok(outcomes)
     }
 
-    /// Bytes that each node has sent so far, to whomever.
+    /// Bytes that each node has sent so far, to any receiver.
     pub(super) fn sent_bytes(&self) -> Result<Vec<u64>, Failure> {
         let sent = |node: &Machine| {
             let text = node.run(|| fs::read_to_string("/proc/thread-self/net/dev"))??;
@@ -173,15 +172,14 @@ impl ServingBed {
         self.bed.nodes().iter().map(sent).collect()
     }
 
-    /// Objects that nginx has in its folder, on the mean of its nodes: whether
-    /// it keeps to what it was given.
+    /// Mean number of objects in the folders of nginx's nodes: whether it keeps to its limit.
     pub(super) fn files_per_node(&self) -> usize {
         let of_node = |index| files_below(&self.names.folder(&node_name(index)).join("cache"));
         let nodes = self.names.in_use;
         (0..nodes).map(of_node).sum::<usize>() / nodes.max(1)
     }
 
-    /// Starts a node and waits until it listens.
+    /// Starts a node, and waits until it listens.
     pub(super) fn start_node(&mut self, index: usize) -> Result<(), Failure> {
         let program = self.names.node(self.row, index);
         let process = self.start(&node_name(index), &program)?;
@@ -194,7 +192,7 @@ impl ServingBed {
         self.nodes[index] = None;
     }
 
-    /// Tells what stands before the nodes to give this one no new requests.
+    /// Orders what is in front of the nodes to send no new requests to this one.
     pub(super) fn drain_node(&self, index: usize) -> Result<(), Failure> {
         let name = node_name(index);
         if self.row.is_skep() {
@@ -212,7 +210,7 @@ impl ServingBed {
         self.tell_haproxy(&format!("set server nodes/{name} state ready"))
     }
 
-    /// Starts a node that was not in use, and takes it into use.
+    /// Starts a node that was not in use, and adds it.
     pub(super) fn add_node(&mut self, index: usize) -> Result<(), Failure> {
         self.start_node(index)?;
         let (name, address) = (node_name(index), self.names.nodes[index]);
@@ -227,7 +225,7 @@ impl ServingBed {
             if let Some(name) = &self.settings.congestion {
                 machine.set_kernel("net.ipv4.tcp_congestion_control", name)?;
             }
-            // A client may use a port again while stray packets are waited for.
+            // A client may reuse a port that waits for stray packets.
             machine.set_kernel("net.ipv4.ip_local_port_range", "1024 65535")?;
             machine.set_kernel("net.ipv4.tcp_tw_reuse", "1")?;
         }
@@ -248,14 +246,14 @@ impl ServingBed {
         Ok(())
     }
 
-    /// Starts a program on the machine of this name, with files in its folder.
+    /// Starts a program on the machine with this name, with files in its folder.
     fn start(&self, name: &str, program: &Program) -> Result<Process, Failure> {
         let machine = self.bed.machine(name).ok_or("the bed has no such machine")?;
         let folder = self.names.folder(name);
         fs::create_dir_all(&folder)?;
         for (file, text) in &program.files {
             fs::write(folder.join(file), text)?;
-            // Programs read what else there is as a user of their own.
+            // Programs read the other files as a different user.
             let mode = if *file == "key" { 0o600 } else { 0o644 };
             let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
             fs::set_permissions(folder.join(file), mode)?;
@@ -274,7 +272,7 @@ impl ServingBed {
         })
     }
 
-    /// Waits for right answers from all nodes that are in use.
+    /// Waits for right answers from all nodes in use.
     fn await_answer(&self, data: &DataSet) -> Result<(), Failure> {
         let client = the(self.bed.clients())?;
         let path = data.first_path();
@@ -291,7 +289,7 @@ impl ServingBed {
         })
     }
 
-    /// The end of what a program wrote.
+    /// The end of a program's output.
     fn said_by(&self, name: &str) -> String {
         let text = fs::read_to_string(self.names.folder(name).join("output.log"));
         let text = text.unwrap_or_default();
@@ -324,7 +322,7 @@ impl ServingBed {
     }
 }
 
-/// Says `question` to a local socket; all that it answers.
+/// Sends `question` to a local socket; returns the whole answer.
 fn ask_socket(socket: &Path, question: &str) -> Result<String, Failure> {
     let mut stream = UnixStream::connect(socket)?;
     stream.write_all(question.as_bytes())?;
@@ -374,7 +372,7 @@ pub(super) fn poll(mut is_so: impl FnMut() -> Result<bool, Failure>) -> Result<(
     Ok(())
 }
 
-/// The body of a good answer.
+/// The body of a successful answer.
 pub(super) fn get(address: SocketAddr, path: &str) -> Result<String, String> {
     let host = address.to_string();
     let fields = [("Host", host.as_str()), ("Connection", "close")];
@@ -394,7 +392,7 @@ fn files_below(folder: &Path) -> usize {
     paths.map(|path| if path.is_dir() { files_below(&path) } else { 1 }).sum()
 }
 
-/// Bytes sent, in `/proc/net/dev` (proc(5)): the ninth number of a device.
+/// Bytes sent, from `/proc/net/dev` (proc(5)): the ninth number of a device.
 fn sent_by(text: &str, device: &str) -> Option<u64> {
     let of_device =
         |line: &str| line.trim().strip_prefix(device)?.strip_prefix(':').map(str::to_owned);
@@ -403,7 +401,7 @@ fn sent_by(text: &str, device: &str) -> Option<u64> {
 }
 
 impl Process {
-    /// Starts a command as the leader of a group; what it says goes to `output`.
+    /// Starts a command as the leader of a process group; its output goes to `output`.
     pub(super) fn start(mut command: Command, output: fs::File) -> Result<Self, Failure> {
         command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
         let child = command.process_group(0).spawn();

@@ -1,5 +1,5 @@
-//! Requests per second over the number of nodes, as in the WhizzBee paper's
-//! table 2: a data set of which a node's cache holds a fifth.
+//! Requests per second by the number of nodes, as in the WhizzBee paper's table 2: a node's cache holds a
+//! fifth of the data set.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,7 +16,7 @@ use super::{Failure, Run};
 const DATA_BYTES: u64 = 60_000_000;
 const QUICK_DATA_BYTES: u64 = 10_000_000;
 
-/// A node's cache holds so much of the data set.
+/// Divisor of the data set for the size of a node's cache.
 const CACHE_SHARE: u64 = 5;
 
 const NODES: &[usize] = &[1, 2, 4, 6, 8];
@@ -24,15 +24,14 @@ const QUICK_NODES: &[usize] = &[1, 4];
 
 const POPULARITIES: [PopularityLaw; 2] = [PopularityLaw::Uniform, PopularityLaw::Zipf];
 
-/// The paper's rows: requests per second (and over those of one node) at 2, 4,
-/// 6 and 8 nodes.
+/// The paper's rows: requests per second (and relative to one node) with 2, 4, 6 and 8 nodes.
 const PAPER: [(&str, [(u32, f64); 4]); 3] = [
     ("WhizzBee (paper)", [(211, 1.8), (515, 4.3), (1340, 11.2), (2484, 20.7)]),
     ("LVS (paper)", [(264, 1.9), (486, 3.5), (672, 4.9), (881, 6.4)]),
     ("IIS (paper)", [(134, 2.0), (260, 3.9), (305, 4.5), (410, 6.0)]),
 ];
 
-/// What is written as JSON.
+/// The results as written to JSON.
 #[derive(Serialize, Deserialize)]
 struct Results {
     machine: MachineDescription,
@@ -154,7 +153,7 @@ impl Results {
         page.add_plot(what, self.plot(popularity));
     }
 
-    /// Each row of ours over each of the peers'.
+    /// Adds each of Skep's rows relative to each of the peers'.
     fn add_ratios(&self, page: &mut Page, popularity: PopularityLaw) {
         page.add(
             "Requests per second over those of a peer with as many nodes, bold where Skep loses:\n",

@@ -1,9 +1,8 @@
-//! Replies by the million, each compared byte for byte with what it must be, while
-//! nodes are killed, drained and added and objects change: none may be wrong.
+//! Millions of replies, each compared byte for byte with the expected content, while nodes are killed,
+//! drained and added and objects change: none may be wrong.
 //!
-//! A third of the objects change by the clock, some of them twice a second; a
-//! reply has to be one version as a whole, the one that its entity tag names, and
-//! not an old one. One object of two segments changes, too.
+//! A third of the objects change by the clock, some of them twice a second; a reply must be completely of one
+//! version, the one that its entity tag names, and not an old one. One object of two segments changes, too.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -25,27 +24,26 @@ use super::settings::Settings;
 use super::stage::{ServingBed, StagePlan};
 use super::{Failure, interrupted};
 
-/// What ends with the node that sends it, in the words of a report.
+/// The report's kind of failure for replies that end with the node that sends them.
 const CUT: &str = "ended within the body";
 
-/// Nodes in use at the beginning; one more comes.
+/// Nodes in use at the beginning; one more is added.
 const NODES: usize = 4;
 
-/// Times from a change of an object to the next, in milliseconds.
+/// Times between two changes of an object, in milliseconds.
 const PERIODS_MS: [u64; 3] = [500, 2_000, 10_000];
 
-/// An object of two segments that changes, and how often it is asked for: each
-/// so many requests.
+/// An object of two segments that changes, and after how many requests it is requested.
 const LARGE: Object = Object { id: u32::MAX, bytes: 5 << 20, period_ms: 3_000 };
 const LARGE_EACH: usize = 2_000;
 
-/// Requests of an order; after them it begins anew.
+/// Requests of an order, which is then repeated.
 const ORDER_REQUESTS: usize = 1_000_000;
 
 /// Cores of each machine: no limit.
 const CPU_CORES: f64 = 64.0;
 
-/// What happens at first, and then again and again, a step after the other.
+/// The first event, and the events that then repeat, one per step.
 const FIRST: Event = Event::Add(NODES);
 const EVENTS: [Event; 12] = [
     Event::Kill(1),
@@ -62,13 +60,12 @@ const EVENTS: [Event; 12] = [
     Event::Resume(3),
 ];
 
-/// Time for a response, in milliseconds: what hangs takes longer, and what waits for a processor that many
-/// others use, as in `make test`, does not (10 s were too few for 2 in 1,000 there).
+/// Timeout of a response, in milliseconds: a hung request takes longer, and one that waits for a processor
+/// used by many others, as in `make test`, does not (with 10 s, 2 of 1,000 did).
 const RESPONSE_TIMEOUT_MS: u64 = 30_000;
 
-/// Longest time for which a reply may be of a version that was replaced, in
-/// milliseconds: the second for which the origin lets it be used, one for ages that
-/// are told in whole seconds, one for a busy machine.
+/// Maximum time for which a reply may be of a replaced version, in milliseconds: the second for which the
+/// origin allows its use, one for ages in whole seconds, and one for a busy machine.
 const STALE_MS_MAX: u64 = 3_000;
 
 /// Replies compared byte for byte while nodes are killed, drained and added and objects change
@@ -94,7 +91,7 @@ pub(crate) struct VerifyOptions {
     skep: PathBuf,
 }
 
-/// What is written as JSON.
+/// The results as written to JSON.
 #[derive(Serialize, Deserialize)]
 struct Results {
     machine: MachineDescription,
@@ -114,7 +111,7 @@ pub(crate) fn run(options: &VerifyOptions) -> Result<(), Failure> {
         node_cpu_cores: CPU_CORES,
         dispatcher_cpu_cores: CPU_CORES,
         origin_cpu_cores: CPU_CORES,
-        // Nothing is timed here, so any will do.
+        // Nothing is timed here, so any algorithm will do.
         congestion: None,
         ..Settings::new(options.skep.clone(), false)
     };
@@ -160,7 +157,7 @@ fn mix(stage: &ServingBed, data: &DataSet, settings: &Settings) -> Mix {
     }
 }
 
-/// Lets things happen until all replies are there; how many did.
+/// Runs events until all replies have been received; returns the number of events.
 fn go_on(
     stage: &mut ServingBed,
     mix: &MixRunning,
@@ -191,7 +188,7 @@ impl Results {
     fn troubles(&self) -> Vec<String> {
         let MixReport { wrong, failed, stalest_ms, .. } = self.report;
         let mut troubles = Vec::new();
-        // Nobody can finish what a node was sending when it was killed.
+        // A reply in progress is lost when its node is killed.
         let cut = self.report.failures.get(CUT).copied().unwrap_or(0);
         if failed > cut {
             let failures = (&self.report.failures, &self.report.examples);

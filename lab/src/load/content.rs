@@ -1,5 +1,5 @@
-//! What objects must be: one content for ever, or another one every so often, by
-//! a rule that server and client share. Nobody has to tell anybody of a change.
+//! The expected content of objects: constant, or changing by a rule that server and client share, so that
+//! neither has to inform the other of a change.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -7,44 +7,42 @@ use serde::{Deserialize, Serialize};
 use skep_units::stable_hash;
 use skep_workload::Pattern;
 
-/// Objects grow by up to so many bytes less one, so that lengths tell versions
-/// apart, too.
+/// The lengths of versions vary by less than this number of bytes, so that versions also differ in length.
 const LENGTHS: u64 = 61;
 
-/// Seed of what versions are made of.
+/// Seed of the versions' content.
 const SEED: u64 = 0x76_6572_7369_6f6e;
 
-/// What an object must be.
+/// The expected content of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
-    /// The same whenever it is asked for.
+    /// The same at all times.
     Always(Issue),
-    /// Another one every so often.
+    /// Another one in each period.
     Changing(Changing),
 }
 
 /// The bytes of an object, or of one version of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Issue {
-    /// How many.
+    /// The number of bytes.
     pub bytes: u64,
     pub pattern: Pattern,
 }
 
-/// An object that is another one every so often. Its versions are numbered, and
-/// named by their entity tags.
+/// An object that changes in each period. Its versions are numbered, and named by their entity tags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Changing {
-    /// Tells it from others.
+    /// Distinguishes it from other objects.
     pub id: u32,
-    /// Least length, in bytes.
+    /// Minimum length, in bytes.
     pub bytes: u64,
-    /// Time from a change to the next, in milliseconds; not 0.
+    /// Time between two changes, in milliseconds; not 0.
     pub period_ms: u64,
 }
 
 impl Changing {
-    /// The version that there is at this time.
+    /// The version that is current at this time.
     pub fn version_at(&self, unix_ms: u64) -> u64 {
         (unix_ms + self.phase_ms()) / self.period_ms
     }
@@ -57,7 +55,7 @@ impl Changing {
     /// The bytes of a version.
     pub fn issue(&self, version: u64) -> Issue {
         let name = [self.id.to_le_bytes().as_slice(), &version.to_le_bytes()].concat();
-        // Offsets change the lower half only: versions share no word.
+        // Offsets change the lower half only, so versions share no word.
         let seed = stable_hash(&name, SEED) & !u64::from(u32::MAX);
         Issue { bytes: self.bytes + version % LENGTHS, pattern: Pattern { seed } }
     }
@@ -67,14 +65,14 @@ impl Changing {
         format!("\"{:x}-{version:x}\"", self.id)
     }
 
-    /// The version that an entity tag of this object names.
+    /// The version that an entity tag names, if it is of this object.
     pub fn version_of(&self, etag: &str) -> Option<u64> {
         let (_, version) = etag.strip_prefix('"')?.strip_suffix('"')?.split_once('-')?;
         let version = u64::from_str_radix(version, 16).ok()?;
         (self.etag(version) == etag).then_some(version)
     }
 
-    /// Objects change one after the other, not all at once.
+    /// The phase of its changes: objects change one after the other rather than all at once.
     fn phase_ms(&self) -> u64 {
         stable_hash(&self.id.to_le_bytes(), SEED) % self.period_ms
     }

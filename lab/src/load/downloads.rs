@@ -1,5 +1,4 @@
-//! Many long downloads at once, each slow on purpose: connections that must
-//! survive whatever happens on the way.
+//! Many concurrent long downloads, each slow on purpose: connections that must survive all events.
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -13,37 +12,37 @@ use super::report::{Failure, Tally};
 use super::watch::{Watch, us};
 use super::{Load, Target};
 
-/// Reads of each download in a second.
+/// Reads per second of each download.
 const READS_PER_SECOND: u64 = 2;
 
-/// Least and most bytes of a read, and what is used at no particular rate.
+/// Minimum and maximum bytes of a read; the maximum is used without a rate.
 const READ_BYTES_MIN: u64 = 2 * 1024;
 const READ_BYTES_MAX: u64 = 64 * 1024;
 
-/// Least room in the kernel for what was not read yet: a few frames.
+/// Minimum size of the kernel's receive buffer, in bytes: a few frames.
 const RECEIVE_BYTES_MIN: u64 = 8 * 1024;
 
-/// Many long downloads, all begun at once.
+/// Many long downloads that are started together.
 #[derive(Clone, Debug)]
 pub struct Downloads {
     /// What to fetch.
     pub target: Target,
-    /// How many at once.
+    /// Number of concurrent downloads.
     pub count: usize,
-    /// Rate of each, in bytes per second; 0 for as fast as they come.
+    /// Rate of each, in bytes per second; 0: as fast as possible.
     pub rate_bytes_s: u64,
-    /// What the body must be.
+    /// The expected body.
     pub pattern: Option<Pattern>,
-    /// Longest wait for a connection and for each byte, in milliseconds.
+    /// Timeout for the connection and for each byte, in milliseconds.
     pub silence_ms: u64,
-    /// Time for all, in milliseconds.
+    /// Timeout of the whole load, in milliseconds.
     pub deadline_ms: u64,
-    /// Client addresses, taken in turn; none for the kernel's choice.
+    /// Client addresses, used in turn; if empty, the kernel chooses.
     pub sources: Vec<IpAddr>,
 }
 
 impl Downloads {
-    /// So many downloads at 16 KiB/s, with 10 s for each byte and 60 s for all.
+    /// `count` downloads at 16 KiB/s, with timeouts of 10 s for each byte and 60 s in total.
     pub fn new(target: Target, count: usize) -> Self {
         Self {
             target,
@@ -98,7 +97,7 @@ impl Downloads {
         self.patiently(tally, "the connection stays open", connection.end()).await
     }
 
-    /// A step, within the time that it may take.
+    /// Runs a step within its timeout.
     async fn patiently<T>(
         &self,
         tally: &mut Tally,
@@ -121,8 +120,7 @@ impl Downloads {
         }
     }
 
-    /// Little, so that bytes are on their way all the time and not waiting in
-    /// the kernel already.
+    /// The receive buffer: small, so that bytes are always in flight rather than already in the kernel.
     fn room(&self) -> u32 {
         match self.rate_bytes_s {
             0 => 0,
@@ -145,7 +143,7 @@ impl Load for Downloads {
     }
 }
 
-/// Counts a wait when it ends, also by being given up.
+/// Records a wait when it ends, even if it is abandoned.
 struct Waiting<'a> {
     since: Instant,
     tally: &'a mut Tally,

@@ -1,5 +1,5 @@
-//! A client that asks for one path, and reads bodies as fast as it is told: requests, heads and
-//! bodies with a length. Not for chunked bodies, which files do not have.
+//! A client that requests one path, and reads bodies at the caller's pace: requests, heads and bodies with a
+//! length. Chunked bodies are not supported, since files do not have them.
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
@@ -16,24 +16,24 @@ use crate::limits::HEAD_BYTES_MAX;
 /// A connection to a server.
 pub(super) struct Connection {
     stream: TcpStream,
-    /// What came after a head.
+    /// Bytes received after a head.
     ahead: Vec<u8>,
 }
 
-/// A response's head, as far as it matters.
+/// The relevant part of a response's head.
 pub(super) struct Head {
     pub(super) body_bytes: u64,
     /// The node that the response names.
     pub(super) node: Option<String>,
     /// Whether the server will close after it.
     pub(super) closes: bool,
-    /// Where the server says that it had the body from.
+    /// The source of the body, as stated by the server.
     pub(super) source: BodySource,
     /// The entity tag.
     pub(super) etag: Option<String>,
 }
 
-/// Where a response's body came from, as the server says.
+/// The source of a response's body, as stated by the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BodySource {
     /// The memory of the node that answered.
@@ -41,22 +41,21 @@ pub(super) enum BodySource {
     /// Another node's memory.
     Peer,
     Origin,
-    /// It does not say.
+    /// It is not stated.
     Unknown,
 }
 
-/// A body on its way, checked as it comes.
+/// A body being received, checked as it arrives.
 pub(super) struct Body {
     pub(super) received: u64,
     expected: u64,
-    /// Where in the object it begins.
+    /// The offset in the object at which it begins.
     start: u64,
     pattern: Option<Pattern>,
 }
 
 impl Connection {
-    /// Connects, from `source` if one is given, with room for so many bytes
-    /// in the kernel (0: as it likes).
+    /// Connects, from `source` if given, with a receive buffer of this size in the kernel (0: its default).
     pub(super) async fn open(
         to: SocketAddr,
         source: Option<IpAddr>,
@@ -74,19 +73,17 @@ impl Connection {
         Ok(Self { stream, ahead: Vec::new() })
     }
 
-    /// The client's; 0 if the kernel does not tell.
+    /// The client's port; 0 if the kernel does not report it.
     pub(super) fn port(&self) -> u16 {
         self.stream.local_addr().map_or(0, |address| address.port())
     }
 
-    /// Sends a request and reads the head of its response; other statuses than
-    /// 200 are failures.
+    /// Sends a request and reads the head of its response; a status other than 200 is a failure.
     pub(super) async fn ask(&mut self, target: &Target, is_last: bool) -> Result<Head, Failure> {
         self.ask_part(target, None, is_last).await
     }
 
-    /// The same for a part, not empty: other statuses than 206, and other parts,
-    /// are failures.
+    /// The same for a part that is not empty: a status other than 206, or another part, is a failure.
     pub(super) async fn ask_part(
         &mut self,
         target: &Target,
@@ -117,7 +114,7 @@ impl Connection {
         }
     }
 
-    /// Reads some bytes of a body, at least one and at most a `buffer` full.
+    /// Reads bytes of a body: at least one, and at most as many as fit into `buffer`.
     pub(super) async fn read(
         &mut self,
         body: &mut Body,
@@ -144,7 +141,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Whether bytes are here that nobody has asked for.
+    /// Whether there are unsolicited bytes.
     pub(super) fn has_surplus(&self) -> bool {
         !self.ahead.is_empty()
     }
@@ -155,12 +152,12 @@ impl Body {
         Self::part(head, pattern, 0)
     }
 
-    /// That of a part that begins there.
+    /// The body of a part that begins at `start`.
     pub(super) fn part(head: &Head, pattern: Option<Pattern>, start: u64) -> Self {
         Self { received: 0, expected: head.body_bytes, start, pattern }
     }
 
-    /// Bytes that are still to come.
+    /// The number of bytes not yet received.
     pub(super) fn left(&self) -> u64 {
         self.expected - self.received
     }
@@ -175,8 +172,8 @@ impl Body {
     }
 }
 
-/// The head at the beginning of `bytes`, of an answer with `part`, and its length;
-/// `None` if it has not come to its end.
+/// The head at the beginning of `bytes`, for an answer with `part`, and its length; `None` if it is
+/// incomplete.
 fn parse(bytes: &[u8], part: Option<&Range<u64>>) -> Result<Option<(Head, usize)>, Failure> {
     let parsed = parse_head(bytes, "GET").map_err(|_| Failure::Malformed("this is no HTTP"))?;
     let Some((response, framing)) = parsed else { return Ok(None) };
@@ -204,7 +201,7 @@ fn parse(bytes: &[u8], part: Option<&Range<u64>>) -> Result<Option<(Head, usize)
 }
 
 impl BodySource {
-    /// By `Cache-Status` (RFC 9211) or, from who does not know it, `X-Cache`.
+    /// Parses `Cache-Status` (RFC 9211) or, from servers without it, `X-Cache`.
     fn said_by(field: Option<&str>) -> Self {
         let Some(text) = field else { return Self::Unknown };
         let has = |word: &str| text.split([';', ' ']).any(|it| it.eq_ignore_ascii_case(word));

@@ -1,12 +1,9 @@
-//! Requests for many objects in a given order, by a fixed number of clients
-//! that each ask again as soon as they have their answer: what caches are
-//! measured with.
+//! Requests for many objects in a given order, by a fixed number of clients that each send the next request
+//! as soon as they have their answer: the load for measuring caches.
 //!
-//! A mix runs until it is stopped; [`MixRunning::measure`] begins its counts
-//! anew, so what came before is warm-up. The order is one for all clients:
-//! whichever is free takes the next object, so that the servers of two runs are
-//! asked for the same objects in the same order, but for who is in front by a
-//! few places.
+//! A mix runs until it is stopped; [`MixRunning::measure`] resets its counts, so everything before is
+//! warm-up. All clients share one order: whichever is free takes the next object, so that the servers of two
+//! runs get requests for the same objects in nearly the same order.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -29,73 +26,71 @@ use super::watch::{Watch, us};
 use super::{Target, failed, files_for};
 use crate::limits::EXAMPLES_MAX;
 
-/// Bytes that are read at once.
+/// Bytes per read.
 const READ_BYTES: usize = 64 * 1024;
 
-/// Pause of a client after a failure, in milliseconds: it must not spin.
+/// Pause of a client after a failure, in milliseconds, so that it does not spin.
 const PAUSE_MS: u64 = 20;
 
-/// Many objects, asked for in an order.
+/// Many objects that are requested in an order.
 #[derive(Clone, Debug)]
 pub struct Mix {
     pub address: SocketAddr,
     /// All objects.
     pub objects: Arc<[MixObject]>,
-    /// Places in `objects`; after the last the first comes again.
+    /// Indexes of `objects`; the order is repeated.
     pub order: Arc<[u32]>,
-    /// Clients, each with a connection.
+    /// Number of clients, each with a connection.
     pub clients: usize,
-    /// Requests on one connection; 1 for a new one each.
+    /// Requests per connection; 1: a new connection for each.
     pub per_connection: u64,
-    /// Whether every byte is compared; else their number alone.
+    /// Whether every byte is compared; otherwise only their number is.
     pub compares: bool,
-    /// Time for each request with its connection, in milliseconds.
+    /// Timeout of a request including its connection, in milliseconds.
     pub timeout_ms: u64,
 }
 
-/// An object and what it must be.
+/// An object and its expected content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MixObject {
     pub path: String,
     pub content: Content,
 }
 
-/// What came of the measured part of a mix.
+/// The results of the measured part of a mix.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct MixReport {
     /// Length of the measurement, in milliseconds.
     pub elapsed_ms: u64,
-    /// Right answers: status 200, and each byte as it must be.
+    /// Right answers: status 200, and all bytes as expected.
     pub succeeded: u64,
-    /// Others.
+    /// All other requests.
     pub failed: u64,
-    /// Of these: bytes or lengths that are not those of the object, or of the
-    /// version that the reply names.
+    /// Failed requests with bytes or lengths that are not those of the object, or of the version that the
+    /// reply names.
     pub wrong: u64,
-    /// Of the failed ones, too: those without a complete answer in time.
+    /// Failed requests without a complete answer in time.
     pub hung: u64,
-    /// And those whose connection was reset or refused.
+    /// Failed requests whose connection was reset or refused.
     pub reset: u64,
-    /// Right answers by a version that had been replaced before they were asked
-    /// for.
+    /// Right answers with a version that had been replaced before the request was sent.
     pub stale: u64,
-    /// Longest time since then, in milliseconds.
+    /// Maximum time since the replacement, in milliseconds.
     pub stalest_ms: u64,
-    /// Kept connections that were found closed and replaced.
+    /// Persistent connections that were found closed and replaced.
     pub reopened: u64,
     /// Right answers by source.
     pub requests: Sources,
     /// Bytes of right answers by source.
     pub bytes: Sources,
-    /// From the request, and its connection if it is a new one, to the
-    /// response's head.
+    /// From sending the request, including a new connection, to the response's head.
     pub first_byte_us: Times,
-    /// Each second of it.
+    /// The results by second.
     pub seconds: Vec<Second>,
-    /// Failures by their kind.
+    /// Failures by kind.
     pub failures: BTreeMap<String, u64>,
-    /// The first failures, in words.
+    /// Descriptions of the first failures.
     pub examples: Vec<String>,
 }
 
@@ -106,11 +101,11 @@ pub struct Second {
     pub requests: Sources,
     /// Their bytes.
     pub bytes: Sources,
-    /// Other answers, and none.
+    /// Wrong or missing answers.
     pub failed: u64,
 }
 
-/// A number by where bodies came from, as servers say.
+/// A number by the source of bodies, as stated by servers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sources {
     /// The memory of the node that answered.
@@ -118,12 +113,12 @@ pub struct Sources {
     /// Another node's memory.
     pub peer: u64,
     pub origin: u64,
-    /// It is not said.
+    /// The source is not stated.
     pub unknown: u64,
 }
 
 impl Sources {
-    /// All of them.
+    /// The sum over all sources.
     pub fn sum(&self) -> u64 {
         self.local + self.peer + self.origin + self.unknown
     }
@@ -138,24 +133,24 @@ impl Sources {
     }
 }
 
-/// A mix that runs; it is stopped when dropped.
+/// A running mix; stopped on drop.
 pub struct MixRunning {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<io::Result<io::Result<()>>>>,
 }
 
-/// What clients share.
+/// The state that clients share.
 struct Shared {
     plan: Mix,
     watch: Watch,
-    /// Requests begun since the start: the place in the order.
+    /// Requests started so far: the position in the order.
     turn: AtomicU64,
-    /// Whether no more requests are to be begun.
+    /// Whether no more requests are to be started.
     is_finishing: AtomicBool,
     counts: Mutex<Counts>,
 }
 
-/// The measurement in the making.
+/// The counts of the measurement in progress.
 struct Counts {
     begin: Instant,
     report: MixReport,
@@ -163,7 +158,7 @@ struct Counts {
 }
 
 impl Mix {
-    /// Begins it in a machine.
+    /// Starts the mix in a machine.
     pub fn start_in(self, machine: &Machine) -> Result<MixRunning, TestbedError> {
         if self.objects.is_empty() || self.order.is_empty() {
             return Err(TestbedError::Unusable("a mix of no objects".to_owned()));
@@ -181,12 +176,12 @@ impl Mix {
 }
 
 impl MixRunning {
-    /// Requests begun so far, warm-up included.
+    /// The number of requests started so far, including the warm-up.
     pub fn begun(&self) -> u64 {
         self.shared.turn.load(Ordering::Relaxed)
     }
 
-    /// Begins to measure: forgets what was counted before.
+    /// Starts the measurement: resets all counts.
     pub fn measure(&self) {
         *lock(&self.shared.counts) = Counts::new();
     }
@@ -196,12 +191,12 @@ impl MixRunning {
         lock(&self.shared.counts).report.succeeded
     }
 
-    /// What was counted since `measure`.
+    /// The results since `measure`.
     pub fn report(&self) -> MixReport {
         lock(&self.shared.counts).report()
     }
 
-    /// Stops it; requests under way are given up and count for nothing.
+    /// Stops the mix; requests in progress are abandoned and not counted.
     pub fn stop(mut self) -> Result<MixReport, TestbedError> {
         let report = self.report();
         self.shared.watch.stop();
@@ -209,7 +204,7 @@ impl MixRunning {
         Ok(report)
     }
 
-    /// Begins no more requests, and waits for those under way: none is left out of the report.
+    /// Starts no more requests, and waits for those in progress: all are included in the report.
     pub fn finish(mut self) -> Result<MixReport, TestbedError> {
         self.shared.is_finishing.store(true, Ordering::Relaxed);
         self.join()?;
@@ -249,7 +244,7 @@ impl Shared {
         Ok(())
     }
 
-    /// The object whose turn it is.
+    /// The next object of the order.
     fn next(&self) -> &MixObject {
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
         let place = self.plan.order[(turn % self.plan.order.len() as u64) as usize];
@@ -261,9 +256,9 @@ impl Shared {
 struct Client {
     shared: Arc<Shared>,
     kept: Option<Connection>,
-    /// Requests that went over it.
+    /// Number of requests sent on it.
     used: u64,
-    /// Its port, or that of the last one; 0 where none could be made.
+    /// Its port, or that of the last one; 0 if no connection could be established.
     port: u16,
     buffer: Vec<u8>,
 }
@@ -300,7 +295,7 @@ impl Client {
         }
     }
 
-    /// One request; a kept connection that is found closed is replaced once.
+    /// Performs one request; a persistent connection that is found closed is replaced once.
     async fn request(&mut self, object: &MixObject) -> Result<VerifiedResponse, Failure> {
         let target = Target::new(self.shared.plan.address, &object.path);
         let begin = Instant::now();
@@ -319,7 +314,7 @@ impl Client {
         self.ask(connection, &target, object, begin).await.map_err(|(failure, _)| failure)
     }
 
-    /// Asks and reads all; a failure comes with whether there was a response.
+    /// Sends the request and reads the response; a failure is returned with whether there was a response.
     async fn ask(
         &mut self,
         mut connection: Connection,
@@ -354,8 +349,8 @@ const WRONG_LENGTH: &str = "a response with another length than the object's";
 const WRONG_VERSION: &str = "a response of a version that never was";
 
 impl MixObject {
-    /// What a reply has to be by its head, and for how long that had been replaced
-    /// when it was asked for, in milliseconds.
+    /// The content that a reply must have according to its head, and for how long that version had been
+    /// replaced when the request was sent, in milliseconds.
     fn said(&self, head: &Head, begin: Instant) -> Result<(Issue, u64), Failure> {
         let (issue, stale_ms) = match self.content {
             Content::Always(issue) => (issue, 0),
@@ -401,7 +396,7 @@ impl Counts {
                     *requests.of(source) += 1;
                     *sum.of(source) += bytes;
                 }
-                // It grows as it needs; what even so does not fit is no time.
+                // The histogram resizes itself; a value that still does not fit is not a plausible time.
                 let _ = self.first_byte_us.record(first_byte_us);
             }
             Err((failure, object, port)) => {
@@ -438,8 +433,7 @@ impl Counts {
     }
 }
 
-/// The counts, also after a panic of another thread: each holder leaves them whole at
-/// every step.
+/// Locks the counts, even after a panic of another thread: they are consistent after each step.
 fn lock(counts: &Mutex<Counts>) -> MutexGuard<'_, Counts> {
     counts.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,16 +1,13 @@
-//! Clients for tests and experiments: they load a service and say what its
-//! users would have seen.
+//! Clients for tests and experiments: they load a service and report what its users would have seen.
 //!
-//! - [`Downloads`]: connections that last, each byte of them checked.
+//! - [`Downloads`]: long connections, each byte of which is checked.
 //! - [`Requests`]: a stream of short requests that shows gaps.
 //! - [`PartReaders`]: readers of parts of one large object.
-//! - [`Mix`]: requests for many objects in a given order, with how they were
-//!   answered over time.
+//! - [`Mix`]: requests for many objects in a given order, with the answers over time.
 //!
-//! A load runs on one thread of its own, in a machine; [`Running`] is how the
-//! test follows and stops it, [`Report`] what came of it. A load is bounded in
-//! number and time by its plan. It makes no claims: the test does, from the
-//! report.
+//! A load runs on its own thread, in a machine; the test observes and stops it through [`Running`], and gets
+//! its results as a [`Report`]. A load is bounded in number and time by its plan. It makes no assertions: the
+//! test does, on the report.
 
 mod content;
 mod downloads;
@@ -44,91 +41,91 @@ use crate::limits::IN_FLIGHT_MAX;
 use report::Tally;
 use watch::Watch;
 
-/// What clients ask for.
+/// The target of requests.
 #[derive(Clone, Debug)]
 pub struct Target {
     pub address: SocketAddr,
     /// The name in `Host`.
     pub host: String,
-    /// The path, from its slash on.
+    /// The path, beginning with a slash.
     pub path: String,
 }
 
 impl Target {
-    /// `path` at `address`, by the address as name.
+    /// `path` at `address`, with the address as the host.
     pub fn new(address: SocketAddr, path: &str) -> Self {
         Self { address, host: address.to_string(), path: path.to_owned() }
     }
 }
 
-/// A load as the code that runs it sees it.
+/// A load, as seen by the code that runs it.
 trait Load: Send + 'static {
-    /// Sockets at once.
+    /// Number of concurrent sockets.
     fn in_flight(&self) -> usize;
 
-    /// Runs to the end, or until the watch says stop.
+    /// Runs to the end, or until the watch requests a stop.
     fn play(self, watch: Watch) -> impl Future<Output = Tally>;
 }
 
-/// A load that runs; it is stopped when dropped.
+/// A running load; stopped on drop.
 pub struct Running {
     watch: Watch,
     thread: Option<JoinHandle<io::Result<io::Result<Report>>>>,
 }
 
 impl Downloads {
-    /// Begins them in a machine.
+    /// Starts the load in a machine.
     pub fn start_in(self, machine: &Machine) -> Result<Running, TestbedError> {
         start(self, machine)
     }
 
-    /// Runs them on this thread, in its network.
+    /// Runs the load on this thread, in its network namespace.
     pub fn run(self) -> Result<Report, TestbedError> {
         run(self)
     }
 }
 
 impl PartReaders {
-    /// Begins them in a machine.
+    /// Starts the load in a machine.
     pub fn start_in(self, machine: &Machine) -> Result<Running, TestbedError> {
         start(self, machine)
     }
 
-    /// Runs them on this thread, in its network.
+    /// Runs the load on this thread, in its network namespace.
     pub fn run(self) -> Result<Report, TestbedError> {
         run(self)
     }
 }
 
 impl Requests {
-    /// Begins them in a machine.
+    /// Starts the load in a machine.
     pub fn start_in(self, machine: &Machine) -> Result<Running, TestbedError> {
         start(self, machine)
     }
 
-    /// Runs them on this thread, in its network.
+    /// Runs the load on this thread, in its network namespace.
     pub fn run(self) -> Result<Report, TestbedError> {
         run(self)
     }
 }
 
 impl Running {
-    /// How far it is.
+    /// The progress so far.
     pub fn progress(&self) -> Progress {
         self.watch.progress()
     }
 
-    /// Counts [`Progress::flowing`] anew from here.
+    /// Resets the count [`Progress::flowing`].
     pub fn mark(&self) {
         self.watch.mark();
     }
 
-    /// Whether it has come to its end.
+    /// Whether the load has ended.
     pub fn is_finished(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Waits for its end.
+    /// Waits for the end of the load.
     pub fn finish(mut self) -> Result<Report, TestbedError> {
         let ended = match self.thread.take().map(JoinHandle::join) {
             Some(Ok(entered)) => entered.flatten(),
@@ -138,8 +135,8 @@ impl Running {
         ended.map_err(failed("cannot run a load"))
     }
 
-    /// Stops it: what is under way is given up (downloads) or finished
-    /// (requests), and counts as no failure.
+    /// Stops the load: downloads in progress are abandoned, and requests in progress are completed; neither
+    /// count as failures.
     pub fn stop(self) -> Result<Report, TestbedError> {
         self.watch.stop();
         self.finish()
@@ -167,8 +164,7 @@ fn run(load: impl Load) -> Result<Report, TestbedError> {
     play(load, Watch::new()).map_err(failed("cannot run a load"))
 }
 
-/// Whether so many sockets can be, after asking the kernel for as many as it
-/// gives.
+/// Checks that this many sockets are possible, after raising the kernel's limit as far as permitted.
 fn prepare(load: &impl Load) -> Result<(), TestbedError> {
     files_for(load.in_flight())
 }
@@ -190,12 +186,12 @@ fn play(load: impl Load, watch: Watch) -> io::Result<Report> {
     Ok(tally.finish(elapsed_ms, longest_gap_ms))
 }
 
-/// An error of the system, with what was tried.
+/// Converts an error of the system, with what was attempted.
 fn failed<E: Into<io::Error>>(what: &str) -> impl FnOnce(E) -> TestbedError {
     move |error| TestbedError::Io { what: what.to_owned(), source: error.into() }
 }
 
-/// Waits for all tasks of a load and adds up what they counted.
+/// Waits for all tasks of a load, and adds up their counts.
 async fn sum(mut tasks: JoinSet<Tally>) -> Tally {
     let mut sum = Tally::new();
     while let Some(ended) = tasks.join_next().await {

@@ -1,5 +1,4 @@
-//! Readers of one large object, each of parts at places by chance, as those are
-//! who seek in a film.
+//! Readers of one large object, each of parts at random positions, like viewers who seek in a film.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,33 +14,33 @@ use super::report::{Failure, Tally};
 use super::watch::{Watch, us};
 use super::{Load, Target};
 
-/// Bytes that are read at once.
+/// Bytes per read.
 const READ_BYTES: usize = 64 * 1024;
 
 /// Readers of parts of one object.
 #[derive(Clone, Debug)]
 pub struct PartReaders {
-    /// Where it is; readers take them in turn.
+    /// The object's locations, used by readers in turn.
     pub targets: Vec<Target>,
     /// Its length, in bytes.
     pub object_bytes: u64,
     /// Length of a part, in bytes.
     pub part_bytes: u64,
-    /// Readers at once, each over a connection that stays.
+    /// Number of concurrent readers, each with a persistent connection.
     pub readers: usize,
-    /// Parts in all.
+    /// Number of parts in total.
     pub count: u64,
-    /// Rate of each reader, in bytes per second; 0 for as fast as they come.
+    /// Rate of each reader, in bytes per second; 0: as fast as possible.
     pub rate_bytes_s: u64,
-    /// What places follow from.
+    /// Seed of the positions.
     pub seed: u64,
-    /// What the object must be.
+    /// The expected content of the object.
     pub pattern: Option<Pattern>,
-    /// Time for each part, in milliseconds.
+    /// Timeout of each part, in milliseconds.
     pub timeout_ms: u64,
 }
 
-/// What readers share.
+/// The state that readers share.
 struct Shared {
     plan: PartReaders,
     begun: AtomicU64,
@@ -96,7 +95,7 @@ async fn read_part(
     tally: &mut Tally,
 ) -> Result<(), Failure> {
     let part_bytes = plan.part_bytes.min(plan.object_bytes);
-    // The same parts in the same order, whichever client reads them.
+    // The same parts in the same order, whichever reader reads them.
     let mut rng = Rng::new(plan.seed ^ (number << 32));
     let start = rng.below(plan.object_bytes - part_bytes + 1);
     let begin = Instant::now();

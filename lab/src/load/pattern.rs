@@ -1,4 +1,4 @@
-//! Files of a pattern.
+//! Files with the content of a pattern.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};

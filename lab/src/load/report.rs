@@ -1,4 +1,4 @@
-//! What came of a load, in numbers.
+//! The results of a load, in numbers.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -8,71 +8,69 @@ use serde::{Deserialize, Serialize};
 
 use crate::limits::{EXAMPLES_MAX, NODE_NAMES_MAX};
 
-/// What came of a load. Each request ends as succeeded, failed or stopped;
-/// each failure has one cause.
+/// The results of a load. Each request ends as succeeded, failed or stopped; each failure has one cause.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// Requests or downloads that began.
+    /// Number of requests or downloads that were started.
     pub requests: u64,
-    /// Those answered with status 200 and all the right bytes.
+    /// Number of requests with status 200 and the correct body.
     pub succeeded: u64,
-    /// Those that were not.
+    /// Number of failed requests.
     pub failed: u64,
-    /// Those that were under way, and well, when the load was stopped.
+    /// Number of requests in progress without a fault when the load was stopped.
     pub stopped: u64,
 
-    /// Failed: no connection, the other side said no.
+    /// Failed: the connection was refused.
     pub refused: u64,
-    /// Failed: RST in mid-connection.
+    /// Failed: RST on an established connection.
     pub resets: u64,
-    /// Failed: no connection, no byte for too long, or over the deadline.
+    /// Failed: no connection, no byte for too long, or beyond the deadline.
     pub timeouts: u64,
-    /// Failed: ended before its length.
+    /// Failed: the body ended before its length.
     pub truncated: u64,
-    /// Failed: bytes that are not those of the pattern.
+    /// Failed: bytes that differ from the pattern.
     pub wrong_bytes: u64,
     /// Failed: another status than 200.
     pub wrong_status: u64,
-    /// Failed: for another cause.
+    /// Failed for any other cause.
     pub other: u64,
 
-    /// Connections that were made.
+    /// Number of established connections.
     pub connections: u64,
-    /// Kept connections that were found closed, or reset, when the next
-    /// request was sent; it went over a new one, as RFC 9112 (9.3.1) says.
+    /// Persistent connections that were found closed or reset when the next request was sent; it was sent
+    /// again on a new one, as RFC 9112 (9.3.1) specifies.
     pub reopened: u64,
-    /// Of these, by RST.
+    /// Number of these connections that were reset.
     pub reopened_resets: u64,
     /// Bytes of bodies.
     pub bytes: u64,
-    /// From the first beginning to the last end, in milliseconds.
+    /// From the first start to the last end, in milliseconds.
     pub elapsed_ms: u64,
-    /// Longest time without a success (of downloads: without a byte) anywhere,
-    /// in milliseconds.
+    /// Longest time without any success (for downloads: without any byte), in milliseconds.
     pub longest_gap_ms: u64,
-    /// Longest time that one of them waited: a request for its end, a download
-    /// for its connection, its response or a byte; in milliseconds.
+    /// Longest wait of one of them, in milliseconds: of a request for its end, of a download for its
+    /// connection, its response or a byte.
     pub longest_wait_ms: u64,
-    /// Of requests: from the first beginning to that of the last one that failed
-    /// or was slow (`SLOW_MS`), in milliseconds. Tells when a fault was over.
+    /// For requests: from the first start to that of the last one that failed or was slow (`SLOW_MS`), in
+    /// milliseconds. Indicates when a fault was over.
     pub last_trouble_ms: Option<u64>,
-    /// Time of successful requests, from first attempt to last byte, in
-    /// microseconds; of downloads, to their first byte.
+    /// Times of successful requests, from the first attempt to the last byte, in microseconds; for downloads,
+    /// to their first byte.
     pub time_us: Times,
     /// Responses by the node that they name (`X-Skep-Node`).
     pub by_node: BTreeMap<String, u64>,
-    /// The first failures, in words.
+    /// Descriptions of the first failures.
     pub examples: Vec<String>,
 }
 
 /// A distribution of times, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Times {
-    /// Half are below.
+    /// The median.
     pub p50: u64,
-    /// 99 % are below.
+    /// The 99th percentile.
     pub p99: u64,
-    /// The longest.
+    /// The maximum.
     pub max: u64,
 }
 
@@ -100,7 +98,7 @@ pub(super) enum Failure {
 }
 
 impl Failure {
-    /// What it is, without numbers of bytes.
+    /// The kind of failure, without numbers of bytes.
     pub(super) fn kind(&self) -> String {
         match self {
             Self::Truncated { .. } => "ended within the body".to_owned(),
@@ -114,7 +112,7 @@ impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::ConnectionRefused => Self::Refused,
-            // What is written after an RST came.
+            // The error of writing after an RST was received.
             io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => Self::Reset,
             io::ErrorKind::TimedOut => Self::Timeout("the kernel has given up"),
             _ => Self::Io(error),
@@ -122,7 +120,7 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// A report in the making, of one task or of all.
+/// A report being built, of one task or of all.
 pub(super) struct Tally {
     report: Report,
     times_us: Histogram<u64>,
@@ -149,7 +147,7 @@ impl Tally {
     }
 
     pub(super) fn answered(&mut self, time_us: u64, node: Option<String>) {
-        // It grows as it needs; what even so does not fit is no time.
+        // The histogram resizes itself; a value that still does not fit is not a plausible time.
         let _ = self.times_us.record(time_us);
         self.count_node(node, 1);
     }
@@ -189,7 +187,7 @@ impl Tally {
         self.add_example(failure.to_string());
     }
 
-    /// Adds what another task counted.
+    /// Adds the counts of another task.
     pub(super) fn add(&mut self, other: Self) {
         let (sum, one) = (&mut self.report, other.report);
         for (sum, one) in [
@@ -215,7 +213,7 @@ impl Tally {
         sum.last_trouble_ms = sum.last_trouble_ms.max(one.last_trouble_ms);
         one.by_node.into_iter().for_each(|(node, count)| self.count_node(Some(node), count));
         one.examples.into_iter().for_each(|example| self.add_example(example));
-        // Both have the same precision and grow as they need.
+        // Both have the same precision and resize themselves.
         let _ = self.times_us.add(other.times_us);
     }
 

@@ -1,5 +1,5 @@
-//! A stream of short requests, on new connections or on kept ones: what shows
-//! when a service is away, and for how long.
+//! A stream of short requests, on new connections or on persistent ones: shows when a service is unavailable,
+//! and for how long.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use super::watch::{Watch, us};
 use super::{Load, Target};
 use crate::limits::SLOW_MS;
 
-/// Bytes that are read at once.
+/// Bytes per read.
 const READ_BYTES: usize = 16 * 1024;
 
 /// A stream of short requests.
@@ -25,27 +25,26 @@ const READ_BYTES: usize = 16 * 1024;
 pub struct Requests {
     /// What to ask for.
     pub target: Target,
-    /// Requests in flight, at most.
+    /// Maximum number of requests in flight.
     pub workers: usize,
-    /// Requests begun in a second, whatever comes of them, as long as a worker
-    /// is free: this is what measures a gap. `None`: each worker asks again as
-    /// soon as it has its answer.
+    /// Requests started per second, independent of their results, as long as a worker is free: this is what
+    /// measures a gap. `None`: each worker sends the next request as soon as it has its answer.
     pub per_second: Option<u32>,
-    /// Requests on one connection; 1 for a new one each.
+    /// Requests per connection; 1: a new connection for each.
     pub per_connection: u64,
-    /// Requests in all.
+    /// Number of requests in total.
     pub count: u64,
-    /// After this no request begins, in milliseconds.
+    /// Time after which no more requests are started, in milliseconds.
     pub duration_ms: u64,
-    /// Time for each request with its connection, in milliseconds.
+    /// Timeout of a request including its connection, in milliseconds.
     pub timeout_ms: u64,
-    /// What the body must be.
+    /// The expected body.
     pub pattern: Option<Pattern>,
-    /// Client addresses, taken in turn by workers; none for the kernel's choice.
+    /// Client addresses, used by workers in turn; if empty, the kernel chooses.
     pub sources: Vec<IpAddr>,
 }
 
-/// What the workers of one load share.
+/// The state that the workers of one load share.
 struct Shared {
     plan: Requests,
     watch: Watch,
@@ -59,15 +58,15 @@ struct Worker {
     shared: Arc<Shared>,
     source: Option<IpAddr>,
     kept: Option<Connection>,
-    /// Requests that went over it.
+    /// Number of requests sent on it.
     used: u64,
     tally: Tally,
     buffer: Vec<u8>,
 }
 
 impl Requests {
-    /// So many requests, on a new connection each, by 16 workers as fast as
-    /// they come, with 5 s for each and 60 s for all.
+    /// `count` requests, each on a new connection, by 16 workers as fast as possible, with timeouts of 5 s
+    /// for each and 60 s in total.
     pub fn new(target: Target, count: u64) -> Self {
         Self {
             target,
@@ -105,7 +104,7 @@ impl Load for Requests {
 }
 
 impl Shared {
-    /// Waits until the next request is due; false if there is none.
+    /// Waits until the next request is due; returns false if there is none.
     async fn turn(&self) -> bool {
         let tick = async {
             if let Some(pace) = &self.pace {
@@ -154,8 +153,8 @@ impl Worker {
         self.tally
     }
 
-    /// One request; a kept connection that is found closed is replaced once.
-    /// Returns the node that answered.
+    /// Performs one request; a persistent connection that is found closed is replaced once. Returns the node
+    /// that answered.
     async fn request(&mut self) -> Result<Option<String>, Failure> {
         if let Some(connection) = self.kept.take() {
             match self.ask(connection).await {
@@ -196,10 +195,10 @@ impl Worker {
 
 use Ending::{Answered, Unanswered};
 
-/// How far a request that failed had come.
+/// How far a failed request got.
 enum Ending {
-    /// Not a byte of a response: it may be sent again.
+    /// No byte of a response was received: it may be sent again.
     Unanswered(Failure),
-    /// Into the response.
+    /// Part of the response was received.
     Answered(Failure),
 }

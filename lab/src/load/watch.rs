@@ -1,4 +1,4 @@
-//! What a load tells while it runs, and what it is told.
+//! The progress of a running load, and the order to stop it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 
-/// Shared by a load and who watches it.
+/// Shared by a load and its observer.
 #[derive(Clone)]
 pub(super) struct Watch(Arc<Shared>);
 
@@ -17,25 +17,25 @@ struct Shared {
     succeeded: AtomicU64,
     failed: AtomicU64,
     bytes: AtomicU64,
-    /// The round in the upper half, its streams in the lower.
+    /// The round in the upper half, its number of flowing downloads in the lower.
     round: AtomicU64,
-    /// Since `begin`.
+    /// Time since `begin`.
     last_sign_us: AtomicU64,
     longest_gap_us: AtomicU64,
 }
 
-/// How far a load is.
+/// The progress of a load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Requests or downloads that began.
+    /// Number of requests or downloads that were started.
     pub begun: u64,
-    /// Those that succeeded.
+    /// Number of successful ones.
     pub succeeded: u64,
-    /// Those that failed.
+    /// Number of failed ones.
     pub failed: u64,
     /// Bytes of bodies.
     pub bytes: u64,
-    /// Downloads that got bytes since the last `mark`, or since the beginning.
+    /// Downloads that received bytes since the last `mark`, or since the start.
     pub flowing: u64,
 }
 
@@ -62,9 +62,9 @@ impl Watch {
         *self.0.is_stopped.borrow()
     }
 
-    /// Comes once the load is to stop.
+    /// Returns when the load is to stop.
     pub(super) async fn stopped(&self) {
-        // The sender is in the same place, so it cannot be gone.
+        // The sender is in the same structure, so it exists.
         let _ = self.0.is_stopped.subscribe().wait_for(|&is_stopped| is_stopped).await;
     }
 
@@ -81,14 +81,14 @@ impl Watch {
         self.0.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// All is well somewhere: ends a gap.
+    /// Records a success, which ends a gap.
     pub(super) fn sign(&self) {
         let now_us = us(self.0.begin.elapsed());
         let last_us = self.0.last_sign_us.swap(now_us, Ordering::Relaxed);
         self.0.longest_gap_us.fetch_max(now_us.saturating_sub(last_us), Ordering::Relaxed);
     }
 
-    /// A download has got bytes; `seen` is the round in which it last did.
+    /// Records that a download received bytes; `seen` is the round in which it last did.
     pub(super) fn flows(&self, seen: &mut u64) {
         let mut now = self.0.round.load(Ordering::Relaxed);
         while now >> 32 != *seen {
@@ -101,7 +101,7 @@ impl Watch {
         }
     }
 
-    /// Begins the count of flowing downloads anew.
+    /// Resets the count of flowing downloads.
     pub(super) fn mark(&self) {
         let next = |now: u64| Some(((now >> 32) + 1) << 32);
         let _ = self.0.round.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
@@ -118,12 +118,12 @@ impl Watch {
         }
     }
 
-    /// Time since the beginning, in milliseconds.
+    /// Time since the start, in milliseconds.
     pub(super) fn elapsed_ms(&self) -> u64 {
         us(self.0.begin.elapsed()) / 1000
     }
 
-    /// Time since the beginning and the longest gap up to now, in milliseconds.
+    /// Time since the start, and the longest gap up to now, in milliseconds.
     pub(super) fn finish(&self) -> (u64, u64) {
         let elapsed_ms = self.elapsed_ms();
         let since_last =
@@ -133,7 +133,7 @@ impl Watch {
     }
 }
 
-/// In microseconds.
+/// Converts to microseconds.
 pub(super) fn us(time: Duration) -> u64 {
     time.as_micros() as u64
 }

@@ -1,4 +1,4 @@
-//! The binary: what it prints, and how it ends.
+//! The binary: its output, and how it ends.
 
 use std::fs;
 use std::io::{BufRead, BufReader};

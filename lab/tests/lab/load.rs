@@ -1,4 +1,4 @@
-//! The load clients against servers that behave, and servers that do not.
+//! The load clients against correct servers, and against faulty ones.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -14,7 +14,7 @@ use skep_testbed::{Bed, Machine, Topology};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 const PATTERN: Pattern = Pattern { seed: 42 };
-/// What the kernel keeps of a reset, whichever end made it.
+/// The socket option with which a close sends an RST.
 const NO_LINGER: Option<Duration> = Some(Duration::ZERO);
 
 fn bed() -> Bed {
@@ -31,7 +31,7 @@ fn head(len: usize) -> Vec<u8> {
     format!("HTTP/1.1 200 OK\r\nContent-Length: {len}\r\nX-Skep-Node: n\r\n\r\n").into_bytes()
 }
 
-/// A server in a machine: `serve` gets each connection, on a thread of its own.
+/// A server in a machine: `serve` is called with each connection, on a separate thread.
 fn server(machine: &Machine, serve: impl Fn(usize, TcpStream) + Send + Sync + 'static) -> Target {
     let listener = machine.run(|| TcpListener::bind((machine.ipv4(), 0)).unwrap()).unwrap();
     let address = listener.local_addr().unwrap();
@@ -45,7 +45,7 @@ fn server(machine: &Machine, serve: impl Fn(usize, TcpStream) + Send + Sync + 's
     Target::new(address, "/file")
 }
 
-/// Reads one request's head; false at the end of the connection.
+/// Reads one request's head; `None` at the end of the connection.
 fn read_request(reader: &mut impl BufRead) -> Option<String> {
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
@@ -56,7 +56,7 @@ fn read_request(reader: &mut impl BufRead) -> Option<String> {
     Some(head)
 }
 
-/// Answers requests until one says that it is the last.
+/// Answers requests until one announces that it is the last.
 fn serve_well(stream: TcpStream, body: &[u8]) {
     let mut reader = BufReader::new(stream.try_clone().unwrap());
     let mut writer = stream;
@@ -70,7 +70,7 @@ fn serve_well(stream: TcpStream, body: &[u8]) {
     }
 }
 
-/// The checks that hold for every report.
+/// Checks that hold for every report.
 #[track_caller]
 fn check(report: &Report) {
     let Report { refused, resets, timeouts, truncated, wrong_bytes, wrong_status, other, .. } =
@@ -189,7 +189,7 @@ fn kept_connections_that_were_closed_are_reopened_and_counted() {
     }
     let bed = bed();
     let body = pattern(100);
-    // Says nothing of closing, and closes after three responses.
+    // Closes after three responses without announcing it.
     let target = server(&bed.nodes()[0], move |_, stream| {
         let mut reader = BufReader::new(stream.try_clone().unwrap());
         for _ in 0..3 {
@@ -229,7 +229,7 @@ fn a_gap_is_as_long_as_the_service_was_away() {
     check(&report);
     eprintln!("away for 100 requests at 200/s: a gap of {} ms", report.longest_gap_ms);
     assert_eq!(report.failed, 0, "{report:?}");
-    // Requests begin at 200/s at most: 100 of them take at least 495 ms.
+    // At most 200 requests per second start: 100 of them take at least 495 ms.
     assert!(report.longest_gap_ms >= 400, "{report:?}");
     assert!(report.elapsed_ms >= report.longest_gap_ms);
 }
@@ -265,7 +265,7 @@ fn two_thousand_downloads_at_once_flow_through_a_pulled_cable() {
     let (client, node) = (&bed.clients()[0], &bed.nodes()[0]);
     let address = SocketAddr::from((node.ipv4(), 80));
     let open = Arc::new(AtomicUsize::new(0));
-    // More than is read in the time of the test: all must last.
+    // More than is read during the test: all must last.
     node.spawn({
         let open = Arc::clone(&open);
         move || serve_many(address, 16 << 20, open)

@@ -1,4 +1,4 @@
-//! The binary and the loads: `cargo test -p skep-lab --test lab`.
+//! Tests of the binary and the loads: `cargo test -p skep-lab --test lab`.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod cli;

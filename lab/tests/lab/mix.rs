@@ -8,14 +8,14 @@ use rustix::process::{Pid, Signal, kill_process};
 use skep_lab::load::{Content, Issue, Mix, MixObject, Pattern};
 use skep_testbed::{Bed, Topology};
 
-/// Before each answer of the origin, in milliseconds.
+/// Delay of each of the origin's answers, in milliseconds.
 const DELAY_MS: u64 = 2;
 
 fn bed() -> Bed {
     Bed::new(&Topology { dispatchers: 0, nodes: 0, origin: true, ..Topology::default() }).unwrap()
 }
 
-/// An origin in the bed's machine for it, once it listens.
+/// Starts an origin in the bed's machine for it, and waits until it listens.
 fn start_origin(bed: &Bed) -> (Child, SocketAddr) {
     let machine = bed.origin().unwrap();
     let mut command = machine.command(env!("CARGO_BIN_EXE_skep-lab"));
@@ -28,7 +28,7 @@ fn start_origin(bed: &Bed) -> (Child, SocketAddr) {
     (child, address)
 }
 
-/// What an origin says at its end.
+/// The counts that an origin prints at its end.
 fn counts(origin: Child) -> serde_json::Value {
     kill_process(Pid::from_child(&origin), Signal::TERM).unwrap();
     serde_json::from_slice(&origin.wait_with_output().unwrap().stdout).unwrap()
@@ -59,7 +59,7 @@ fn a_mix_checks_every_byte_and_the_origin_counts_them() {
     poll_until("40 more are there", || running.report().succeeded >= 40);
     let report = running.stop().unwrap();
     assert_eq!((report.failed, report.wrong), (0, 0), "{:?}", report.examples);
-    // The origin does not say where it has a body from.
+    // The origin does not state the source of a body.
     assert_eq!(report.requests.unknown, report.succeeded);
     let in_seconds: u64 = report.seconds.iter().map(|second| second.requests.sum()).sum();
     assert_eq!(in_seconds, report.succeeded);

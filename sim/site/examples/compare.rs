@@ -1,4 +1,4 @@
-//! Compares policies on a simulated site: a table, or JSON.
+//! Compares policies on a simulated site; prints a table, or JSON.
 //!
 //! `cargo run --release -p skep-site-sim --example compare -- --site data-intensive --load heavy --nodes 8`
 
@@ -79,7 +79,7 @@ enum Load {
     Heavy,
 }
 
-/// A measure of the table: its title, and what it is of an outcome.
+/// A measure of the table: its title, and its value for an outcome.
 type Measure = (&'static str, fn(&RunOutcome) -> f64);
 
 const MEASURES: &[Measure] = &[

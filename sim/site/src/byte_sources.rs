@@ -1,11 +1,11 @@
-//! Where the bytes of responses came from.
+//! The sources of the bytes of responses.
 
-/// Where the bytes of responses came from.
+/// Bytes of responses, by source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BytesBySource {
     /// The node's memory.
     pub memory: u64,
-    /// A fetch that another request had begun.
+    /// A fetch that another request had started.
     pub joined: u64,
     /// Another node's memory.
     pub peer: u64,
@@ -21,12 +21,12 @@ impl BytesBySource {
         self.fetched += other.fetched;
     }
 
-    /// All bytes.
+    /// The sum over all sources.
     pub fn total(&self) -> u64 {
         self.memory + self.joined + self.peer + self.fetched
     }
 
-    /// The share of a part.
+    /// The share of one part in the sum.
     pub fn share(&self, part: u64) -> f64 {
         part as f64 / self.total() as f64
     }

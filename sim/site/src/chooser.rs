@@ -1,7 +1,8 @@
-//! One that chooses nodes: a dispatcher of mode `proxy`, with its policy and its view of the cluster.
+//! A chooser of nodes: a dispatcher of mode `proxy`, with its policy and its view of the cluster.
 //!
-//! It counts its own requests and the bytes that were announced by the heads of responses and have not arrived; where there
-//! are others, reports of the nodes add what those have sent there, by the rules of `skep_policy::Work`.
+//! It counts its own requests, and the bytes that heads of responses have announced and that have not
+//! arrived; if there are other choosers, reports of the nodes add the load of those, by the rules of
+//! `skep_policy::Work`.
 
 use skep_policy::{AttemptEnd, ClusterView, NodeView, Policy, ServedObject, UnknownPolicy, Work};
 use skep_units::{NodeId, Now, stable_hash};
@@ -11,8 +12,8 @@ use crate::cluster::SimulatedCluster;
 use crate::limits::{NS_PER_MS, NS_PER_US};
 use crate::workload::request_key;
 
-/// Policies that look at the bytes that nodes have to send. For others these are not brought up to date at each choice, which
-/// would take as long as there are nodes.
+/// Policies that use the bytes that nodes have to send. For others these are not updated at each choice,
+/// which would take time proportional to the number of nodes.
 const BY_BYTES: [&str; 2] = ["least-bytes", "transfer-time"];
 
 pub(crate) struct Chooser {
@@ -22,23 +23,23 @@ pub(crate) struct Chooser {
     goes_by_bytes: bool,
 }
 
-/// What a chooser knows of one node by itself, and by the last report.
+/// The load of one node: this chooser's own, and that of others by the last report.
 #[derive(Clone, Copy, Debug, Default)]
 struct OwnLoad {
     requests: u64,
-    /// Announced bytes, less those of sends that have ended.
+    /// Announced bytes without those of completed sends.
     bytes: u64,
-    /// Sends to its clients that go on, and the virtual times of the link at their starts.
+    /// Sends to its clients in progress, and the sum of the link's virtual times at their starts.
     sends: u32,
     started_sum: f64,
-    /// The most that it had there since the last report.
+    /// Its own maximum at the node since the last report.
     most: Work,
-    /// What others have there, by the last report.
+    /// The load of others, by the last report.
     beyond: Work,
 }
 
 impl Chooser {
-    /// `placement` draws the names of the nodes, by which objects are placed under policies that hash.
+    /// `placement` seeds the names of the nodes, by which hashing policies place objects.
     pub(crate) fn new(
         name: &str,
         (seed, placement): (u64, u64),
@@ -74,7 +75,8 @@ impl Chooser {
         })
     }
 
-    /// Chooses a node for a request, which is sent there. `virtual_bytes` tells the virtual time of a node's link.
+    /// Chooses a node for a request, which is then sent to it. `virtual_bytes` returns the virtual time of a
+    /// node's link.
     pub(crate) fn choose(
         &mut self,
         now_ns: u64,
@@ -84,7 +86,7 @@ impl Chooser {
         self.view.now = Now(now_ns / NS_PER_MS);
         if self.goes_by_bytes {
             let nodes = self.view.nodes.iter_mut().zip(&self.own).enumerate();
-            // Of the others nothing has changed.
+            // For all others nothing has changed.
             for (number, (node, own)) in nodes.filter(|(_, (_, own))| own.sends > 0) {
                 node.outstanding_bytes = own.bytes_left(virtual_bytes(number)) + own.beyond.bytes;
             }
@@ -101,13 +103,14 @@ impl Chooser {
         id.0
     }
 
-    /// A node did not take a request.
+    /// Records that a node did not accept a request.
     pub(crate) fn failed(&mut self, now_ns: u64, node: u32) {
         self.policy.finished(Now(now_ns / NS_PER_MS), NodeId(node), AttemptEnd::Failed);
         self.ended(node);
     }
 
-    /// The head of a response arrived, which announces so many bytes: of a whole object, the one with this hash.
+    /// Records the head of a response, which announces the number of its bytes; for a whole object,
+    /// `url_hash` identifies it.
     pub(crate) fn head(
         &mut self,
         now_ns: u64,
@@ -126,14 +129,14 @@ impl Chooser {
         self.refresh(object.node.0);
     }
 
-    /// A node began to send to a client, at this virtual time of its link.
+    /// Records that a node began to send to a client, at this virtual time of its link.
     pub(crate) fn send_started(&mut self, node: u32, virtual_bytes: f64) {
         let own = &mut self.own[node as usize];
         own.sends += 1;
         own.started_sum += virtual_bytes;
     }
 
-    /// A send of so many bytes, which began at that virtual time, has ended.
+    /// Records the end of a send of this many bytes that began at the virtual time `started`.
     pub(crate) fn send_ended(&mut self, node: u32, started: f64, bytes: u64) {
         let own = &mut self.own[node as usize];
         own.sends -= 1;
@@ -142,19 +145,19 @@ impl Chooser {
         self.refresh(node);
     }
 
-    /// A response has arrived in full.
+    /// Records that a response has arrived completely.
     pub(crate) fn ended(&mut self, node: u32) {
         self.own[node as usize].requests -= 1;
         self.refresh(node);
     }
 
-    /// Its own work at a node, of which it has reported the rest itself.
+    /// This chooser's own work at a node.
     pub(crate) fn own_work(&self, node: u32, virtual_bytes: f64) -> Work {
         let own = &self.own[node as usize];
         Work { requests: own.requests, bytes: own.bytes_left(virtual_bytes) }
     }
 
-    /// A report of a node.
+    /// Records the report of a node.
     pub(crate) fn report(&mut self, node: u32, load: &NodeLoad, virtual_bytes: f64) {
         let now = self.own_work(node, virtual_bytes);
         let own = &mut self.own[node as usize];
@@ -165,7 +168,7 @@ impl Chooser {
             now.bytes + self.own[node as usize].beyond.bytes;
     }
 
-    /// Whether a node gets requests, and which share of its part, in thousandths.
+    /// Sets whether a node gets requests, and its share in slow start, in thousandths.
     pub(crate) fn set_share(&mut self, node: u32, permille: Option<u16>) {
         let view = &mut self.view.nodes[node as usize];
         view.eligible = permille.is_some();
@@ -181,7 +184,7 @@ impl Chooser {
 }
 
 impl OwnLoad {
-    /// Announced bytes that have not arrived, at this virtual time of the link.
+    /// The announced bytes that have not arrived, at this virtual time of the link.
     fn bytes_left(&self, virtual_bytes: f64) -> u64 {
         let arrived = f64::from(self.sends) * virtual_bytes - self.started_sum;
         self.bytes.saturating_sub(arrived.max(0.0) as u64)
@@ -198,7 +201,7 @@ pub(crate) use test_switch::always_counts_bytes;
 #[cfg(test)]
 use test_switch::counts_all_bytes;
 
-/// Has bytes counted for all policies, in a thread.
+/// Has bytes counted for all policies in this thread.
 #[cfg(test)]
 mod test_switch {
     use std::cell::Cell;

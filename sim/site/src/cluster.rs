@@ -1,4 +1,4 @@
-//! The simulated cluster, as a run is given it.
+//! The simulated cluster, as input of a run.
 
 use crate::elastic::SimulatedElasticity;
 use crate::limits::{
@@ -7,56 +7,56 @@ use crate::limits::{
 };
 use crate::loss::SimulatedLoss;
 
-/// Nodes, what they fetch from, and who chooses among them.
+/// The nodes, their source, and the dispatchers that choose among them.
 #[derive(Clone, Debug)]
 pub struct SimulatedCluster {
     pub nodes: Vec<SimulatedNode>,
     pub source: FetchSource,
     /// Time to the first byte of a fetch, in microseconds.
     pub fetch_latency_us: u64,
-    /// Whether nodes ask each other for what they do not have.
+    /// Whether nodes fetch from each other's memory.
     pub has_cluster_cache: bool,
     /// Time to the first byte from another node's memory, in microseconds.
     pub peer_latency_us: u64,
-    /// Bytes to other nodes, and a part of those to clients, over which a node refuses other nodes.
+    /// Bytes to send to other nodes, plus a part of those to clients, above which a node refuses other nodes.
     pub peer_bytes_max: u64,
-    /// Whether policies are told the rates of links and disks, which live dispatchers do not know.
+    /// Whether policies are given the rates of links and disks, which live dispatchers do not know.
     pub tells_rates: bool,
-    /// Dispatchers, or workers of one, each with a policy of its own.
+    /// Number of dispatchers, or of workers of one, each with its own policy instance.
     pub workers: usize,
-    /// What a client takes of a node's link at most, in bytes per second.
+    /// Maximum share of a node's link that one client uses, in bytes per second.
     pub client_bytes_per_s: Option<u64>,
-    /// Whether nodes are started and stopped; else all are on.
+    /// Whether nodes are started and stopped; otherwise all are on.
     pub elasticity: Option<SimulatedElasticity>,
-    /// Whether nodes are lost; not where they are started and stopped.
+    /// Whether nodes are lost; not together with elasticity.
     pub loss: Option<SimulatedLoss>,
 }
 
 /// A node.
 #[derive(Clone, Copy, Debug)]
 pub struct SimulatedNode {
-    /// What policies are told.
+    /// The weight given to policies.
     pub weight: u32,
     pub memory_bytes: u64,
     pub link_bytes_per_s: u64,
-    /// Of its own disk, if nodes fetch from that.
+    /// Rate of its own disk, if nodes fetch from that.
     pub disk_bytes_per_s: u64,
     /// Processor time of a request, in nanoseconds.
     pub request_ns: u64,
 }
 
-/// Where nodes fetch what no memory has.
+/// The source of segments that no memory has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FetchSource {
-    /// Each from its disk.
+    /// Each node's own disk.
     OwnDisk,
-    /// All from one origin of this rate.
+    /// One origin with this rate for all nodes.
     SharedOrigin { bytes_per_s: u64 },
 }
 
 impl SimulatedCluster {
-    /// A cluster of nodes of these weights, fast in proportion to them, which have together as much of everything as that many
-    /// of `node`; rates are multiplied by `scale`.
+    /// A cluster of nodes with these weights, whose speeds are proportional to them, and which together have
+    /// as many resources as the same number of `node`; rates are multiplied by `scale`.
     pub fn weighted(weights: &[u32], node: SimulatedNode, scale: f64) -> Self {
         let mean = weights.iter().sum::<u32>() as f64 / weights.len() as f64;
         let node = |&weight: &u32| {
@@ -85,12 +85,12 @@ impl SimulatedCluster {
         }
     }
 
-    /// Bytes per second of all links.
+    /// The sum of all links' rates, in bytes per second.
     pub fn link_bytes_per_s(&self) -> u64 {
         self.nodes.iter().map(|node| node.link_bytes_per_s).sum()
     }
 
-    /// Bytes per second that a node may fetch where all fetch at once.
+    /// The rate at which a node can fetch if all nodes fetch at once, in bytes per second.
     pub(crate) fn fetch_bytes_per_s(&self, node: &SimulatedNode) -> u64 {
         match self.source {
             FetchSource::OwnDisk => node.disk_bytes_per_s,
@@ -100,7 +100,7 @@ impl SimulatedCluster {
 }
 
 impl SimulatedNode {
-    /// One with the usual link, disk and processor.
+    /// A node with the usual link, disk and processor.
     pub fn usual(memory_bytes: u64) -> Self {
         Self {
             weight: 1,

@@ -1,4 +1,4 @@
-//! Policies side by side: the same seeds, and so the same requests, for each.
+//! Compares policies side by side: the same seeds, and so the same requests, for each.
 
 use skep_policy::UnknownPolicy;
 
@@ -8,7 +8,7 @@ use crate::statistics::{Estimate, RatioEstimate};
 use crate::workload::SiteKind;
 use crate::world::{OfferedLoad, SiteRun};
 
-/// What policies are compared on.
+/// The setting in which policies are compared.
 #[derive(Clone, Debug)]
 pub struct Experiment {
     pub site: SiteKind,
@@ -18,11 +18,11 @@ pub struct Experiment {
     pub load: OfferedLoad,
     pub requests: u64,
     pub warm_up_share: f64,
-    /// From 1 on.
+    /// Number of seeds, which begin at 1.
     pub seeds: u64,
 }
 
-/// The outcomes of a policy, by seed.
+/// The outcomes of one policy, by seed.
 #[derive(Clone, Debug)]
 pub struct PolicyOutcomes {
     pub policy: String,
@@ -54,12 +54,12 @@ impl Experiment {
 }
 
 impl PolicyOutcomes {
-    /// A measure over the seeds.
+    /// The estimate of a measure over the seeds.
     pub fn estimate(&self, measure: impl Fn(&RunOutcome) -> f64) -> Estimate {
         Estimate::of(self.outcomes.iter().map(measure))
     }
 
-    /// A measure over that of another policy, by pairs of the same seed.
+    /// The estimate of a measure relative to another policy, over pairs of the same seed.
     pub fn ratio(&self, base: &Self, measure: impl Fn(&RunOutcome) -> f64) -> RatioEstimate {
         let pairs = self.outcomes.iter().zip(&base.outcomes);
         RatioEstimate::of(pairs.map(|(own, base)| (measure(own), measure(base))))

@@ -1,11 +1,12 @@
-//! The site of the elastic ramp, after Summers and Thompson, "Awesome Web Server": HTML files, images of several
-//! sizes, and three computations on each of three long strings. The paper gives no sizes; these are ours.
+//! The site of the elastic ramp, after Summers and Thompson, "Awesome Web Server": HTML files, images of
+//! several sizes, and three computations on each of three long strings. The paper states no sizes; these are
+//! ours.
 
 use skep_workload::Popularity;
 
 use crate::workload::SiteWorkload;
 
-/// Which of the files are preferred.
+/// The files that are preferred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ElasticMix {
     /// A few large ones.
@@ -23,10 +24,11 @@ const SMALL_STEP_BYTES: u64 = 8;
 const LARGE_BYTES: [u64; 8] =
     [500_000, 750_000, 1_000_000, 1_250_000, 1_500_000, 1_750_000, 2_000_000, 2_250_000];
 
-/// Results of computations: reversed, sorted, and the right half of the strings, of a megabyte each.
+/// Results of computations: the strings reversed and sorted, and their right halves, of strings of one
+/// megabyte.
 const COMPUTED_BYTES: [u64; 3] = [1_000_000, 1_000_000, 500_000];
 const STRINGS: usize = 3;
-/// Processor time of one at full speed, in nanoseconds.
+/// Processor time of one computation at full speed, in nanoseconds.
 const COMPUTE_NS: u64 = 30_000_000;
 
 impl ElasticMix {
@@ -37,7 +39,7 @@ impl ElasticMix {
         }
     }
 
-    /// Share of requests for the large files, the computations among them.
+    /// Share of requests for large files, including computations.
     fn large_share(self) -> f64 {
         match self {
             Self::CacheFriendly => 0.8,
@@ -45,8 +47,8 @@ impl ElasticMix {
         }
     }
 
-    /// The site, where all rates are `scale` times the usual ones: so many times as many small files, and computations that take
-    /// as much longer.
+    /// The site with all rates multiplied by `scale`: as many times more small files, and computations that
+    /// take proportionally longer.
     pub fn workload(self, scale: f64) -> SiteWorkload {
         let files = (SMALL_FILES as f64 * scale).max(1.0) as usize;
         let step_bytes = (SMALL_STEP_BYTES as f64 / scale) as u64;

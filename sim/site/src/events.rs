@@ -1,7 +1,7 @@
-//! Events in the order of time, in nanoseconds; those of one time as they were scheduled.
+//! Events in the order of time, in nanoseconds; events of the same time in the order of scheduling.
 //!
-//! `skep_sim::Agenda` counts milliseconds, and keeps large events; here a request is small, takes microseconds, and has
-//! few events.
+//! `skep_sim::Agenda` counts milliseconds, and stores large events; here a request is small, takes
+//! microseconds, and has few events.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -21,13 +21,13 @@ struct Entry<E> {
 }
 
 impl<E> EventQueue<E> {
-    /// Schedules `event` for this time.
+    /// Schedules `event` for `at_ns`.
     pub(crate) fn schedule(&mut self, at_ns: u64, event: E) {
         self.scheduled += 1;
         self.heap.push(Reverse(Entry { at_ns, number: self.scheduled, event }));
     }
 
-    /// Takes out the next event, with its time.
+    /// Removes and returns the next event, with its time.
     pub(crate) fn pop(&mut self) -> Option<(u64, E)> {
         self.heap.pop().map(|Reverse(entry)| (entry.at_ns, entry.event))
     }

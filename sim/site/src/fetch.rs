@@ -1,7 +1,7 @@
-//! Nodes fetch segments: from another node's memory, or from disk or origin, once for all that ask meanwhile.
+//! Nodes fetch segments from another node's memory, or from disk or origin, once for all concurrent requests.
 //!
-//! **Invariant:** a node has at most one fetch of a segment; with a cluster cache so has the cluster from disk or origin, unless
-//! nodes that hold it refuse.
+//! **Invariant:** a node has at most one fetch of a segment; with a cluster cache the cluster has at most one
+//! from disk or origin, unless nodes that hold the segment refuse.
 
 use smallvec::SmallVec;
 
@@ -12,7 +12,7 @@ use crate::memory::SegmentNumber;
 use crate::world::{Event, Transfer, World};
 
 impl World<'_> {
-    /// Joins a node's fetch of a segment, or begins it.
+    /// Joins a node's fetch of a segment, or starts one.
     pub(crate) fn fetch(
         &mut self,
         now: u64,
@@ -44,7 +44,7 @@ impl World<'_> {
         FoundFetch { has_arrived: false, is_joined: false, is_from_peer }
     }
 
-    /// The first byte is there: the rest follows at the rate of its source.
+    /// The first byte of a fetch has arrived: the rest follows at the rate of its source.
     pub(crate) fn fetch_arrives(&mut self, now: u64, id: u32) {
         let fetch = &mut self.fetches.all[id as usize];
         if let FetchFrom::Peer(peer) = fetch.from
@@ -67,14 +67,14 @@ impl World<'_> {
             (_, FetchSource::SharedOrigin { .. }) => nodes,
         };
         self.transfer(now, rate, bytes, Transfer::Fetch(id));
-        // Who asks meanwhile has seen that it is there.
+        // Requests that joined since then have seen that it has arrived.
         for at in 0..self.fetches.all[id as usize].waiters.len() {
             let (request, segment) = self.fetches.all[id as usize].waiters[at];
             self.segment_arrives(now, request, segment);
         }
     }
 
-    /// The last byte is there.
+    /// The last byte of a fetch has arrived.
     pub(crate) fn fetch_ended(&mut self, now: u64, id: u32) {
         let fetch = self.fetches.all.remove(id as usize);
         let WantedSegment { node, segment, bytes, .. } = fetch.wanted;
@@ -111,7 +111,7 @@ impl World<'_> {
         }
     }
 
-    /// Brings a segment into a node's memory, of which the coordinator is told.
+    /// Stores a segment in a node's memory, and reports the change to the coordinator.
     pub(crate) fn keep(&mut self, now: u64, node: u32, segment: SegmentNumber, bytes: u64) {
         let change = self.memories.insert(node, segment, bytes);
         if self.run.cluster.has_cluster_cache {
@@ -119,7 +119,7 @@ impl World<'_> {
         }
     }
 
-    /// A fetch from disk or origin has ended, and with it its lease.
+    /// Records the end of a fetch from disk or origin, and of its lease.
     fn note_fill(&mut self, now: u64, began_ns: u64) {
         if self.run.cluster.has_cluster_cache {
             self.traffic.traffic.fills_ended += 1;
@@ -152,7 +152,8 @@ impl World<'_> {
         self.events.schedule(now + latency_us * NS_PER_US, Event::FetchArrives(id));
     }
 
-    /// The less loaded of two nodes that have a segment, else one that is fetching it, else disk or origin.
+    /// Returns the less loaded of two nodes that have a segment, else a node that is fetching it, else disk
+    /// or origin.
     pub(crate) fn find_source(&mut self, now: u64, node: u32, segment: SegmentNumber) -> FetchFrom {
         if !self.run.cluster.has_cluster_cache {
             return FetchFrom::Source;
@@ -177,7 +178,7 @@ impl World<'_> {
         }
     }
 
-    /// What counts towards a node's refusal of other nodes.
+    /// The bytes that count towards a node's refusal of other nodes.
     fn bytes_to_send(&self, now: u64, node: u32) -> u64 {
         self.fetches.peer_bytes[node as usize] + self.client_bytes(now, node) / CLIENT_BYTES_PART
     }

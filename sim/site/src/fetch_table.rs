@@ -1,4 +1,4 @@
-//! The fetches that go on, by node and segment.
+//! The fetches in progress, by node and segment.
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
@@ -12,9 +12,9 @@ use crate::memory::SegmentNumber;
 pub(crate) struct Fetches {
     pub(crate) all: Slab<Fetch>,
     pub(crate) of_nodes: Vec<HashMap<SegmentNumber, u32, FixedState>>,
-    /// Those from disk or origin.
+    /// The fetches from disk or origin.
     pub(crate) leaders: HashMap<SegmentNumber, u32, FixedState>,
-    /// Bytes that each node is to send to other nodes.
+    /// Bytes that each node has to send to other nodes.
     pub(crate) peer_bytes: Vec<u64>,
 }
 
@@ -23,37 +23,37 @@ pub(crate) struct Fetch {
     pub(crate) wanted: WantedSegment,
     pub(crate) from: FetchFrom,
     pub(crate) has_arrived: bool,
-    /// Its node was lost, and an event of it is on its way still.
+    /// Its node was lost, and one of its events is still scheduled.
     pub(crate) is_cut: bool,
     pub(crate) began_ns: u64,
-    /// Requests, each with the number of the segment in its object.
+    /// Requests that wait, each with the number of the segment in its object.
     pub(crate) waiters: SmallVec<[(u32, u32); 4]>,
-    /// Fetches of other nodes that begin when this one has ended.
+    /// Fetches of other nodes that start when this one has ended.
     pub(crate) followers: SmallVec<[u32; 2]>,
 }
 
-/// What a node wants.
+/// A segment that a node needs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WantedSegment {
     pub(crate) node: u32,
     pub(crate) segment: SegmentNumber,
     pub(crate) bytes: u64,
-    /// The same request has just got the segment before it from disk or origin.
+    /// Whether the same request has just received the preceding segment from disk or origin.
     pub(crate) is_continued: bool,
-    /// Processor time, in nanoseconds, if the source is a computation at the node.
+    /// Processor time in nanoseconds, if the source is a computation at the node.
     pub(crate) compute_ns: u64,
 }
 
-/// Where a fetch gets its bytes.
+/// The source of a fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FetchFrom {
     Source,
     Peer(u32),
-    /// From the node of this fetch, once that has it.
+    /// The node of this fetch, once it has the segment.
     Leader(u32),
 }
 
-/// A fetch as one who asks sees it.
+/// A fetch as a request finds it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FoundFetch {
     pub(crate) has_arrived: bool,
@@ -62,12 +62,12 @@ pub(crate) struct FoundFetch {
 }
 
 impl FoundFetch {
-    /// Whether it was begun, from disk or origin.
+    /// Whether the request has started the fetch, from disk or origin.
     pub(crate) fn is_from_source(self) -> bool {
         !self.is_joined && !self.is_from_peer
     }
 
-    /// Which bytes its own are.
+    /// The count to which the request's bytes belong.
     pub(crate) fn counts_in(self, bytes: &mut BytesBySource) -> &mut u64 {
         match (self.is_joined, self.is_from_peer) {
             (true, _) => &mut bytes.joined,

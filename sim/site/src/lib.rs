@@ -1,26 +1,29 @@
 //! A site and its cluster under a virtual clock.
 //!
-//! The policies (`skep_policy`) and the cache (`skep_cache`) are those that run live. Modelled are what surrounds them:
+//! The policies (`skep_policy`) and the cache (`skep_cache`) are those that run live. Their surroundings are
+//! modelled:
 //!
 //! - links, disks and the origin: each shares its rate equally among its transfers;
 //! - processors: requests in order of arrival, a fixed time each;
-//! - nodes: a response is sent segment by segment while the next ones are fetched; concurrent misses of a segment share a
-//!   fetch; with a cluster cache a segment comes from another node's memory before disk or origin;
-//! - elasticity: nodes are started and stopped by the controller that runs live (`skep_cluster::elasticity`); one that starts
-//!   has nothing in memory, and one that drains first hands over what no other node has;
+//! - nodes: a response is sent segment by segment while the next ones are fetched; concurrent misses of a
+//!   segment share a fetch; with a cluster cache a segment is fetched from another node's memory rather than
+//!   from disk or origin;
+//! - elasticity: nodes are started and stopped by the live controller (`skep_cluster::elasticity`); a started
+//!   node has an empty memory, and a draining node first hands over what no other node has;
 //! - a dispatcher of mode `proxy`, which counts its requests and the announced bytes, or several;
-//! - clients: an open loop of Poisson arrivals, a closed loop, a ramp of clients, or what an access log says; each may take no
-//!   more than a rate;
-//! - a loss of nodes: what they had in memory and in progress is gone; requests that are sent there until the failure detector's
-//!   time has passed go elsewhere after the time to connect, and fetches from there after that of a silent node;
-//! - the coordinator: what it is told and asked is counted, as live nodes batch it; its answers come at once.
+//! - clients: an open loop of Poisson arrivals, a closed loop, a ramp of clients, or an access log; each
+//!   client may be limited to a rate;
+//! - a loss of nodes: their memories and the work in progress are gone; requests sent to them before the
+//!   failure detector's timeout go elsewhere after the connect timeout, and fetches from them after the
+//!   timeout for a silent node;
+//! - the coordinator: its messages are counted as live nodes batch them; it answers at once.
 //!
-//! Not modelled: TCP, links towards nodes, the dispatcher's link and processor, the way to the coordinator and back (but as a
-//! part of a peer's latency), and that it names a lost node's memory until its link is found silent, after 0.8 s; requests on
-//! connections to a lost node that were open.
+//! Not modelled: TCP, links towards nodes, the dispatcher's link and processor, the path to the coordinator
+//! and back (except as part of a peer's latency), the 0.8 s during which it still names a lost node's memory,
+//! until it finds the link silent; and requests on connections to a lost node that were open.
 //!
-//! **Invariants:** a seed gives the same outcome in every run of a program; every request ends, and as many bytes are sent as
-//! were asked for, but those that a loss cuts.
+//! **Invariants:** a seed gives the same outcome in every run of a program; every request ends, and exactly
+//! the requested bytes are sent, except those that a loss cuts off.
 
 #![forbid(unsafe_code)]
 

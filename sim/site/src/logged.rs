@@ -1,9 +1,10 @@
-//! What an access log says was asked of a site: a part of it as a workload.
+//! A part of an access log as a workload.
 //!
-//! A body that was sent as a whole (200) has as many bytes as were logged; of an object whose largest body is longer, these are
-//! its first ones. Of parts (206) the log does not say where they begin: those of an object follow each other, and begin again
-//! at its end. Answers without a body (304, HEAD, errors) need no bytes of the object. Where nobody asks for more than ten
-//! minutes, ten minutes pass: a line whose year is wrong costs no more.
+//! A body that was sent completely (200) has the logged number of bytes; if a larger body of the same object
+//! was logged, they are its first bytes. For parts (206) the log does not contain their offsets: the parts of
+//! an object follow each other, and begin again at its end. Responses without a body (304, HEAD, errors) need
+//! no bytes of the object. A gap of more than ten minutes without requests counts as ten minutes: a line with
+//! a wrong year costs no more.
 
 use std::ops::Range;
 
@@ -15,7 +16,7 @@ use crate::part::ObjectPart;
 use crate::timed_request::TimedRequest;
 use crate::workload::{SiteObject, SiteWorkload};
 
-/// More objects, or larger ones, than a run has memory for.
+/// The objects are too many or too large for a run's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the objects have {segments} segments of 4 MiB or less: expected at most {SITE_SEGMENTS_MAX}, so fewer requests"
@@ -24,7 +25,7 @@ pub struct SiteTooLarge {
     pub segments: u64,
 }
 
-/// The objects of a window, numbered as they come.
+/// The objects of a window, numbered in the order of their first requests.
 struct Objects<'a> {
     logged: &'a [LoggedObject],
     /// By the number in the log: the number in the window, and where the next part begins.
@@ -35,14 +36,14 @@ struct Objects<'a> {
 }
 
 impl SiteWorkload {
-    /// The requests of a trace that have these numbers, `speed` times as fast as logged; `seed` draws what the log does not
-    /// say: when in a second each came.
+    /// The requests of a trace with the numbers in `window`, `speed` times as fast as logged; `seed`
+    /// determines what the log does not contain: when within a second each request arrived.
     ///
     /// # Errors
-    /// Its objects are too many, or too large.
+    /// The objects are too many or too large.
     ///
     /// # Panics
-    /// The window is empty, or the trace has no such requests.
+    /// The window is empty, or the trace does not contain it.
     pub fn of_log(
         trace: &LogTrace,
         window: Range<usize>,
@@ -69,17 +70,17 @@ impl SiteWorkload {
         })
     }
 
-    /// Requests of the log.
+    /// The number of requests of the log.
     pub fn logged_requests(&self) -> u64 {
         self.logged.len() as u64
     }
 
-    /// Bytes that they ask for.
+    /// The number of bytes that they request.
     pub fn logged_bytes(&self) -> u64 {
         self.logged.iter().map(|request| request.part.bytes()).sum()
     }
 
-    /// From the first of them to the last, in seconds.
+    /// Time from the first request to the last, in seconds.
     pub fn logged_s(&self) -> f64 {
         self.logged.last().map_or(0.0, |request| request.at_ns as f64 / 1e9)
     }
@@ -91,7 +92,7 @@ impl<'a> Objects<'a> {
         Self { logged, numbers, all: Vec::new(), counts: Vec::new(), segments: 0 }
     }
 
-    /// The object of a request, and which part of it was sent.
+    /// Returns the object of a request, and the part of it that was sent.
     fn part(&mut self, request: &LoggedRequest) -> Result<(u32, ObjectPart), SiteTooLarge> {
         let at = request.object as usize;
         let (number, begin) = match self.numbers[at] {
@@ -102,7 +103,7 @@ impl<'a> Objects<'a> {
         let object_bytes = self.all[number as usize].bytes;
         let bytes = if request.has_body() { request.bytes.min(object_bytes) } else { 0 };
         let is_part = request.status == 206;
-        // What does not fit behind the part before it begins at the beginning.
+        // A part that does not fit after the preceding one begins at offset 0.
         let from = if is_part && begin + bytes <= object_bytes { begin } else { 0 };
         let part = ObjectPart { from, end: from + bytes };
         self.numbers[at] = Some((number, if is_part { part.end } else { begin }));

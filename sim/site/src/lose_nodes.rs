@@ -1,7 +1,7 @@
-//! Nodes are lost: what was in progress there is cut, what was fetched from there is fetched elsewhere, and nobody chooses
-//! them any more once the failure detector that runs live has had time to find them silent.
+//! Loss of nodes: work in progress there is cut, fetches from there are redirected, and no chooser selects
+//! the lost nodes after the timeout of the live failure detector.
 //!
-//! **Invariant:** nothing is brought into the memory of a lost node, and it is no holder of anything.
+//! **Invariant:** nothing is stored in the memory of a lost node, and it is not a holder of anything.
 
 use skep_cluster::failure_detector::{FailureDetector, FailureDetectorSettings};
 
@@ -13,7 +13,7 @@ use crate::request::SendState;
 use crate::world::{Event, OfferedLoad, World};
 
 impl World<'_> {
-    /// Before each request, of which this many were made: whether nodes are lost now.
+    /// Called before each request, with the number of requests so far: loses the nodes if it is time.
     pub(crate) fn lose_if_due(&mut self, now: u64, asked: u64) {
         let Some(loss) = self.run.cluster.loss else { return };
         if asked != loss.at_request(self.run.requests) || self.outcome.loss.is_some() {
@@ -43,18 +43,18 @@ impl World<'_> {
         self.cut_requests(now);
         self.cut_fetches(now);
         let detector = FailureDetector::new(FailureDetectorSettings::default());
-        // A request that a lost node did not take finds the lost nodes out.
+        // A request that a lost node did not accept is retried only when the loss is known.
         assert!(CONNECT_TIMEOUT_MS > detector.silence_ms(), "detected before a connect times out");
         let silence_ns = detector.silence_ms() * NS_PER_MS;
         self.events.schedule(now + silence_ns, Event::LossDetected);
     }
 
-    /// Whether each node has a disk, whose rates stand behind those of the links; else one origin serves all.
+    /// Whether each node has a disk, whose rates follow those of the links; otherwise one origin serves all.
     fn have_own_disks(&self) -> bool {
         self.run.cluster.source == FetchSource::OwnDisk
     }
 
-    /// Nobody chooses the lost nodes any more.
+    /// From now on the lost nodes are not chosen.
     pub(crate) fn loss_detected(&mut self) {
         for node in 0..self.run.cluster.nodes.len() as u32 {
             if self.memories.is_lost(node) {
@@ -63,7 +63,7 @@ impl World<'_> {
         }
     }
 
-    /// A request has been sent to a lost node, which does not answer.
+    /// A request was sent to a lost node, which does not answer.
     pub(crate) fn wait_for_lost(&mut self, now: u64, id: u32) {
         if let Some(loss) = &mut self.outcome.loss {
             loss.late_requests += 1;
@@ -71,7 +71,7 @@ impl World<'_> {
         self.events.schedule(now + CONNECT_TIMEOUT_MS * NS_PER_MS, Event::Retry(id));
     }
 
-    /// It goes to another node: by now the lost ones are known.
+    /// Sends a request to another node: by now the loss is known.
     pub(crate) fn retry(&mut self, now: u64, id: u32) {
         let request = &self.requests[id as usize];
         let (client, object, node) = (request.client, request.object, request.node);
@@ -82,14 +82,14 @@ impl World<'_> {
         self.send_to(now, id);
     }
 
-    /// A fetch that broke off is begun again.
+    /// Restarts a fetch that was interrupted.
     pub(crate) fn refetch(&mut self, now: u64, id: u32) {
         let wanted = self.fetches.all[id as usize].wanted;
         self.fetches.all[id as usize].from = self.find_source(now, wanted.node, wanted.segment);
         self.begin_fetch(now, id);
     }
 
-    /// The first byte of a fetch is due, but from a lost node.
+    /// The first byte of a fetch from a lost node is due, and does not arrive.
     pub(crate) fn peer_is_silent(&mut self, now: u64, id: u32) {
         self.refetch_after(now, id, PEER_REPLY_MS);
     }
@@ -115,7 +115,7 @@ impl World<'_> {
             let first = request.part.segments().start;
             let sent_bytes = request.part.bytes_of(first..sent);
             let client = request.client;
-            // Of one whose node has not read it yet an event is on its way.
+            // If its node has not read the request yet, an event is still scheduled for it.
             if request.looked_up > first {
                 self.requests.remove(id);
             }
@@ -129,7 +129,7 @@ impl World<'_> {
         }
     }
 
-    /// Fetches of lost nodes end, and those from lost nodes are begun again.
+    /// Ends the fetches of lost nodes, and restarts those from lost nodes.
     fn cut_fetches(&mut self, now: u64) {
         let ids: Vec<u32> = self.fetches.all.iter().map(|(id, _)| id as u32).collect();
         for &id in &ids {
@@ -142,7 +142,7 @@ impl World<'_> {
             }
         }
         for id in ids {
-            // It may have gone with the one that it followed.
+            // It may have been removed with the fetch that it followed.
             let Some(fetch) = self.fetches.all.get(id as usize) else { continue };
             let (is_cut, from, has_arrived) = (fetch.is_cut, fetch.from, fetch.has_arrived);
             let from_lost = matches!(from, FetchFrom::Peer(peer) if self.memories.is_lost(peer));
@@ -155,13 +155,14 @@ impl World<'_> {
                         false => self.refetch_after(now, id, PEER_CHUNK_MS),
                     }
                 }
-                // What is on its way, or follows, ends by an event that comes, or with what it follows.
+                // A fetch in progress, or one that follows another, ends with a scheduled event, or with the
+                // one that it follows.
                 _ => {}
             }
         }
     }
 
-    /// A lost node's fetch from disk or origin: others wait for it.
+    /// Ends a lost node's fetch from disk or origin, for which others wait.
     fn cut_fill(&mut self, now: u64, id: u32) {
         let has_own_disk = self.have_own_disks();
         let fetch = &mut self.fetches.all[id as usize];

@@ -1,41 +1,42 @@
-//! Nodes that are lost at once, as a run is given them, and what came of it.
+//! A simultaneous loss of nodes, as input of a run, and its outcome.
 
 use crate::windows::OutcomeWindows;
 
-/// Nodes that are lost at a time of the run: their memories are gone, and nothing comes from them any more.
+/// Nodes that are lost during the run: their memories are gone, and they send nothing any more.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SimulatedLoss {
-    /// After this share of the requests.
+    /// The share of the requests after which the nodes are lost.
     pub at_share: f64,
-    /// Every n-th node: 10 for a tenth of them.
+    /// Every how many nodes one is lost: 10 for a tenth of them.
     pub every: usize,
     /// Length of the windows in which outcomes are counted, in milliseconds.
     pub window_ms: u64,
 }
 
-/// What came of a loss.
+/// The outcome of a loss.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LossOutcome {
     pub nodes: u64,
-    /// When, in seconds of the run, and when the last request came.
+    /// Time of the loss and of the last request, in seconds of the run.
     pub at_s: f64,
     pub last_arrival_s: f64,
-    /// Requests that were in progress at the lost nodes: they end without the rest of their bytes.
+    /// Requests in progress at the lost nodes, which end without the rest of their bytes.
     pub cut_requests: u64,
-    /// Bytes that had been sent for these.
+    /// Bytes that had been sent for those.
     pub cut_bytes: u64,
-    /// Requests that were sent to a lost node before the loss was detected, and went to another one after the timeout.
+    /// Requests sent to a lost node before the loss was detected, which went to another one after the
+    /// timeout.
     pub late_requests: u64,
-    /// Fetches from the lost nodes' memories, or that waited for one of their fetches, which went elsewhere.
+    /// Fetches from the lost nodes' memories, or waiting for one of their fetches, which were redirected.
     pub refetches: u64,
     /// Bytes of the lost memories that no other node had.
     pub sole_bytes: u64,
-    /// By the time of the request.
+    /// Outcomes by the time of the request.
     pub windows: OutcomeWindows,
 }
 
 impl SimulatedLoss {
-    /// Whether a node is one of those that are lost. Of fewer nodes than `every` it is the last one.
+    /// Whether a node is lost. Among fewer nodes than `every`, the last one is lost.
     pub(crate) fn takes(&self, node: usize, nodes: usize) -> bool {
         let every = self.every.clamp(1, nodes);
         node % every == every - 1

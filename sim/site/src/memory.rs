@@ -1,8 +1,8 @@
-//! The memories of all nodes, and who has what: the cache that runs live, keyed by segments, which are numbered through all
-//! objects.
+//! The memories of all nodes and the holders of segments: the cache that runs live, keyed by segments, which
+//! are numbered across all objects.
 //!
-//! As in the cluster cache, of a segment that several nodes have all copies but the oldest are redundant: they leave first.
-//! **Invariant:** a segment's holders are the nodes whose memory has it.
+//! As in the cluster cache, all copies of a segment but the oldest are redundant, and evicted first.
+//! **Invariant:** a segment's holders are exactly the nodes whose memory has it.
 
 use std::cell::Cell;
 
@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 
 use crate::traffic::MemoryChange;
 
-/// Number of a segment among those of all objects.
+/// The number of a segment among those of all objects.
 pub(crate) type SegmentNumber = u32;
 
 /// Nodes that hold a segment, the oldest copy first.
@@ -20,7 +20,7 @@ type Holders = SmallVec<[u32; 4]>;
 
 pub(crate) struct Memories {
     of_nodes: Vec<S3Fifo<SegmentNumber, CachedSegment, FixedState>>,
-    /// By segment; kept only where nodes ask each other.
+    /// By segment; kept only with a cluster cache.
     holders: Option<Vec<Holders>>,
     evicted: Vec<(SegmentNumber, CachedSegment)>,
     /// Nodes that were lost.
@@ -35,7 +35,7 @@ struct CachedSegment {
 }
 
 impl Memories {
-    /// Empty memories of these capacities.
+    /// Creates empty memories with these capacities.
     pub(crate) fn new(
         capacities: impl Iterator<Item = u64>,
         segments: u32,
@@ -57,12 +57,12 @@ impl Memories {
         found.inspect(|cached| cached.touch()).is_some()
     }
 
-    /// The nodes that have a segment; none where they do not ask each other.
+    /// The nodes that hold a segment; empty without a cluster cache.
     pub(crate) fn holders(&self, segment: SegmentNumber) -> &[u32] {
         self.holders.as_ref().map_or(&[], |holders| &holders[segment as usize])
     }
 
-    /// Brings a segment into a node's memory, if that is large enough.
+    /// Stores a segment in a node's memory, if that is large enough.
     pub(crate) fn insert(&mut self, node: u32, segment: SegmentNumber, bytes: u64) -> MemoryChange {
         assert!(!self.is_lost(node), "nothing comes to a lost node");
         let cached = CachedSegment { bytes: bytes as u32, frequency: Cell::new(0) };
@@ -80,7 +80,7 @@ impl Memories {
         MemoryChange { added: inserted.into(), removed, is_nearly_full }
     }
 
-    /// A node is lost, and what it had. Returns how many segments that were.
+    /// Loses a node with the content of its memory. Returns the number of segments lost.
     pub(crate) fn lose(&mut self, node: u32) -> u64 {
         let segments = self.of_nodes[node as usize].iter().count() as u64;
         self.clear(node);
@@ -92,7 +92,7 @@ impl Memories {
         self.lost[node as usize]
     }
 
-    /// Bytes of what no other node has.
+    /// Bytes of segments that no other node has.
     pub(crate) fn sole_bytes(&self, node: u32) -> u64 {
         self.sole(node).iter().map(|(_, bytes)| bytes).sum()
     }
@@ -103,7 +103,7 @@ impl Memories {
         self.forget_evicted(node);
     }
 
-    /// What no other node has, with its bytes, the most often asked for first.
+    /// The segments that no other node has, with their bytes, the most frequently requested first.
     pub(crate) fn sole(&self, node: u32) -> Vec<(SegmentNumber, u64)> {
         let Some(holders) = &self.holders else { return Vec::new() };
         let all = self.of_nodes[node as usize].iter();
@@ -113,7 +113,7 @@ impl Memories {
         sole.into_iter().map(|(segment, cached)| (*segment, cached.bytes())).collect()
     }
 
-    /// Of these nodes the one with most room for what another one hands over, if it has room for so many bytes.
+    /// Of these nodes, the one with most room for segments handed over, if it has room for `bytes`.
     pub(crate) fn roomiest(&self, nodes: impl Iterator<Item = u32>, bytes: u64) -> Option<u32> {
         let room = |node: u32| {
             let memory = &self.of_nodes[node as usize];

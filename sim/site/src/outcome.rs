@@ -1,4 +1,4 @@
-//! What came of a run: response times, hit ratios, balance.
+//! The outcome of a run: response times, hit ratios, balance.
 
 use hdrhistogram::Histogram;
 
@@ -8,48 +8,48 @@ use crate::limits::{RESPONSE_DIGITS, SIZE_CLASSES};
 use crate::loss::LossOutcome;
 use crate::traffic::CoordinatorTraffic;
 
-/// The measured part of a run: what belongs to the warm-up is not in it, nor what comes after a loss of nodes, which has
-/// an outcome of its own.
+/// The measured part of a run: without the warm-up, and without what follows a loss of nodes, which has a
+/// separate outcome.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunOutcome {
     pub all: ResponseTimes,
-    /// By decade of the response's bytes: class `n` has sizes from `10^n`.
+    /// By decade of the response's size: class `n` has sizes from `10^n` bytes on.
     pub classes: Vec<ResponseTimes>,
     pub bytes: BytesBySource,
-    /// Bytes that the busiest link sent for its rate, to clients and nodes, over the mean; between the first and the last
-    /// measured arrival.
+    /// Bytes sent by the busiest link relative to its rate, to clients and nodes, over the mean; between the
+    /// first and the last measured arrival.
     pub busiest_over_mean: f64,
-    /// The mean share of the links' rates that was used then.
+    /// The mean utilisation of the links in that time.
     pub link_use: f64,
-    /// The most requests in progress at a time, warm-up included.
+    /// The maximum number of requests in progress, including the warm-up.
     pub in_progress_most: usize,
     /// Measured requests per second of virtual time.
     pub requests_per_s: f64,
-    /// Of all requests, warm-up included.
+    /// Sums over all requests, including the warm-up.
     pub totals: RunTotals,
-    /// What elasticity did, where there is any.
+    /// What elasticity did, if it was enabled.
     pub elastic: Option<ElasticOutcome>,
-    /// What the coordinator was told and asked, where there is a cluster cache.
+    /// The coordinator's messages, if there is a cluster cache.
     pub coordinator: CoordinatorTraffic,
-    /// What came of a loss of nodes, where there was any.
+    /// The outcome of a loss of nodes, if there was one.
     pub loss: Option<LossOutcome>,
 }
 
-/// Sums over a whole run, which must agree with each other.
+/// Sums over a whole run, which must be consistent with each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RunTotals {
     pub requests: u64,
     pub asked_bytes: u64,
-    /// By links, to clients.
+    /// Sent by links to clients.
     pub sent_bytes: u64,
-    /// By links, to other nodes.
+    /// Sent by links to other nodes.
     pub peer_bytes: u64,
-    /// From disks or the origin.
+    /// Read from disks or the origin.
     pub fetched_bytes: u64,
     pub fetches: u64,
-    /// Requests that waited for a fetch of another.
+    /// Requests that waited for a fetch of another request.
     pub joined: u64,
-    /// What the links have moved, by the times that they were busy: `sent_bytes` and `peer_bytes`.
+    /// Bytes moved by the links, computed from their busy times: `sent_bytes` and `peer_bytes`.
     pub link_bytes: u64,
 }
 
@@ -61,7 +61,7 @@ pub struct ResponseTimes {
 }
 
 impl RunOutcome {
-    /// Nothing yet.
+    /// An empty outcome.
     pub(crate) fn new() -> Self {
         Self {
             all: ResponseTimes::new(),
@@ -78,7 +78,7 @@ impl RunOutcome {
         }
     }
 
-    /// Counts a response.
+    /// Records a response.
     pub(crate) fn record(&mut self, object_bytes: u64, response_ns: u64, bytes: BytesBySource) {
         self.all.record(response_ns);
         self.classes[size_class(object_bytes)].record(response_ns);
@@ -100,21 +100,21 @@ impl ResponseTimes {
 
     fn record(&mut self, response_ns: u64) {
         self.sum_ns += response_ns as f64;
-        // One that grows has room for every value.
+        // A resizable histogram has room for every value.
         let _ = self.histogram.record(response_ns);
     }
 
-    /// Responses.
+    /// The number of responses.
     pub fn count(&self) -> u64 {
         self.histogram.len()
     }
 
-    /// The mean, in seconds; no number without responses.
+    /// The mean, in seconds; NaN without responses.
     pub fn mean_s(&self) -> f64 {
         self.sum_ns / self.count() as f64 / 1e9
     }
 
-    /// A quantile, in seconds; no number without responses.
+    /// A quantile, in seconds; NaN without responses.
     pub fn quantile_s(&self, quantile: f64) -> f64 {
         match self.count() {
             0 => f64::NAN,

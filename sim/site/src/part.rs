@@ -1,10 +1,10 @@
-//! The part of an object that a request is for.
+//! The part of an object that is requested.
 
 use std::ops::Range;
 
 use skep_units::SEGMENT_BYTES;
 
-/// Bytes of an object, from one to before another; none, where the answer has no body.
+/// A range of bytes of an object; empty if the response has no body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ObjectPart {
     pub(crate) from: u64,
@@ -16,7 +16,7 @@ impl ObjectPart {
         self.end - self.from
     }
 
-    /// The segments that have bytes of it.
+    /// The segments that contain bytes of the part.
     pub(crate) fn segments(self) -> Range<u32> {
         let first = (self.from / SEGMENT_BYTES) as u32;
         match self.bytes() {
@@ -25,7 +25,7 @@ impl ObjectPart {
         }
     }
 
-    /// Its bytes in some of these segments.
+    /// The number of its bytes in these segments.
     pub(crate) fn bytes_of(self, segments: Range<u32>) -> u64 {
         let from = (u64::from(segments.start) * SEGMENT_BYTES).max(self.from);
         let end = (u64::from(segments.end) * SEGMENT_BYTES).min(self.end);

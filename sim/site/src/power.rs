@@ -1,7 +1,7 @@
-//! Nodes that are started and stopped, under the controller that runs live.
+//! Nodes that are started and stopped by the live controller.
 //!
-//! **Invariant:** a node is stopped only if it has no request, nobody fetches from it, and all that no other node has was
-//! handed over, as far as others have room.
+//! **Invariant:** a node is stopped only if it has no request, no node fetches from it, and everything that
+//! no other node has was handed over, as far as others have room.
 
 use skep_cluster::elasticity::{NodeObservation, Observed, PowerOrder};
 use skep_units::{NodeId, Now};
@@ -44,7 +44,7 @@ impl World<'_> {
         self.events.schedule(next, Event::Elasticity);
     }
 
-    /// A node that was started serves.
+    /// A started node begins to serve.
     pub(crate) fn booted(&mut self, now: u64, node: u32) {
         let Some(power) = &mut self.power else { return };
         let state = &mut power.nodes[node as usize];
@@ -54,7 +54,7 @@ impl World<'_> {
         self.raise_shares(now);
     }
 
-    /// A segment has reached another node.
+    /// A segment that was handed over has reached another node.
     pub(crate) fn handed_over(&mut self, now: u64, node: u32) {
         let Some(power) = &mut self.power else { return };
         let SimulatedPower::Draining { moving, .. } = &mut power.nodes[node as usize] else {
@@ -108,7 +108,7 @@ impl World<'_> {
                 self.events.schedule(at, Event::Booted(node));
             }
             Some(since_ns) => {
-                // Warm, so it has its whole share at once.
+                // Its memory is warm, so it gets its full share at once.
                 *state = SimulatedPower::On { since_ns, served_ns: 0 };
                 power.note_count(now);
             }
@@ -136,7 +136,7 @@ impl World<'_> {
         power.outcome.stops += 1;
     }
 
-    /// Sends the next segment that no other node has to the one with most room.
+    /// Sends the next segment that no other node has to the node with most room.
     fn hand_over(&mut self, now: u64, node: u32) {
         let Some(power) = &mut self.power else { return };
         let serving: Vec<u32> = power.serving().collect();
@@ -144,7 +144,7 @@ impl World<'_> {
             return;
         };
         while let Some((segment, bytes)) = left.pop_front() {
-            // Others may have fetched it meanwhile, and it may have been evicted.
+            // Others may have fetched it meanwhile, or it may have been evicted.
             if self.memories.holders(segment) != [node] {
                 continue;
             }
@@ -156,7 +156,7 @@ impl World<'_> {
         }
     }
 
-    /// Slow start.
+    /// Raises the shares of nodes in slow start.
     fn raise_shares(&mut self, now: u64) {
         let Some(power) = &self.power else { return };
         let slow_start_ns = power.elastic.slow_start_ms * NS_PER_MS;

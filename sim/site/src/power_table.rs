@@ -1,4 +1,4 @@
-//! The power of all nodes: which are on, since when, and what those that drain have to hand over.
+//! The power states of all nodes: which are on, since when, and what draining nodes have to hand over.
 
 use std::collections::VecDeque;
 
@@ -8,7 +8,7 @@ use crate::elastic::{ElasticOutcome, NodeCount, SimulatedElasticity};
 use crate::limits::{ELASTIC_SAMPLES, NS_PER_MS, NS_PER_S};
 use crate::memory::SegmentNumber;
 
-/// The power of all nodes.
+/// The power states of all nodes.
 pub(crate) struct Power {
     pub(crate) elastic: SimulatedElasticity,
     pub(crate) controller: Elasticity,
@@ -21,7 +21,7 @@ pub(crate) struct Power {
 #[derive(Clone, Debug)]
 pub(crate) enum SimulatedPower {
     Off,
-    /// Since then.
+    /// Since this time.
     Booting(u64),
     On {
         since_ns: u64,
@@ -29,9 +29,9 @@ pub(crate) enum SimulatedPower {
     },
     Draining {
         since_ns: u64,
-        /// What is to be handed over.
+        /// Segments still to be handed over.
         left: VecDeque<(SegmentNumber, u64)>,
-        /// What is on its way, to that node.
+        /// The segment in transfer, its bytes, and the node to which it goes.
         moving: Option<(SegmentNumber, u64, u32)>,
     },
 }
@@ -57,7 +57,7 @@ impl Power {
         self.elastic.settings.interval_ms * NS_PER_MS / ELASTIC_SAMPLES
     }
 
-    /// Nodes that get requests.
+    /// The nodes that get requests.
     pub(crate) fn serving(&self) -> impl Iterator<Item = u32> {
         let serves = |(_, node): &(u32, &SimulatedPower)| matches!(node, SimulatedPower::On { .. });
         (0..).zip(&self.nodes).filter(serves).map(|(node, _)| node)
@@ -70,7 +70,7 @@ impl Power {
         }
     }
 
-    /// The end of what is measured.
+    /// Ends what is measured.
     pub(crate) fn end(&mut self, now: u64) {
         if std::mem::replace(&mut self.is_over, true) {
             return;

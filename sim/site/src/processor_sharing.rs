@@ -1,8 +1,9 @@
-//! A link or a disk that shares its rate equally among its transfers (processor sharing); a transfer may have a bound of its own.
+//! A link or a disk that shares its rate equally among its transfers (processor sharing); the rate of each
+//! transfer may be limited.
 //!
-//! Kept by virtual time: the bytes that each transfer has got since the resource was idle last. A transfer ends when
-//! virtual time reaches its value at the start plus its bytes, so an arrival or an end costs O(log n), and no
-//! other transfer is touched.
+//! Implemented by virtual time: the bytes that each transfer has received since the resource was last idle. A
+//! transfer ends when virtual time reaches its value at the start plus the transfer's bytes, so an arrival or
+//! an end costs O(log n), and no other transfer is updated.
 //!
 //! **Invariant:** while there are transfers, [`ProcessorSharing::wake_at`] is not later than the next end.
 
@@ -11,26 +12,27 @@ use std::collections::BinaryHeap;
 
 use crate::limits::{BYTES_EPSILON, NS_PER_S};
 
-/// A rate shared by transfers, each with a value of type `T` that says whose it is.
+/// A rate shared by transfers, each identified by a value of type `T`.
 #[derive(Clone, Debug)]
 pub(crate) struct ProcessorSharing<T> {
     bytes_per_ns: f64,
-    /// What one transfer takes at most.
+    /// The maximum rate of one transfer.
     transfer_bytes_per_ns: f64,
-    /// Bytes that each transfer got since the resource was idle, at `updated_ns`.
+    /// Bytes that each transfer has received since the resource was idle, at `updated_ns`.
     virtual_bytes: f64,
     updated_ns: u64,
-    /// For how long it would have been busy until then, at its full rate.
+    /// How long it would have been busy until then at its full rate.
     busy_ns: f64,
-    /// Ends in virtual bytes (as bits, which order as the numbers do: none is negative), in order of arrival where equal.
+    /// Ends in virtual bytes (as bits, which have the order of the numbers, as none is negative); equal ones
+    /// in the order of arrival.
     ends: BinaryHeap<Reverse<(u64, u64, T)>>,
     arrivals: u64,
-    /// For when it has asked to be woken; `u64::MAX`: it has not.
+    /// The time of the requested wake-up; `u64::MAX` if there is none.
     wake_at: u64,
 }
 
 impl<T: Copy + Ord> ProcessorSharing<T> {
-    /// A resource of this rate, idle.
+    /// Creates an idle resource with this rate.
     pub(crate) fn new(bytes_per_s: u64) -> Self {
         assert!(bytes_per_s > 0, "a resource has a rate");
         Self {
@@ -45,14 +47,15 @@ impl<T: Copy + Ord> ProcessorSharing<T> {
         }
     }
 
-    /// The same with a bound of each transfer's rate; `None`: there is none.
+    /// Limits the rate of each transfer; `None`: no limit.
     pub(crate) fn with_transfer_max(mut self, bytes_per_s: Option<u64>) -> Self {
         let bytes_per_ns = |bytes_per_s| bytes_per_s as f64 / NS_PER_S as f64;
         self.transfer_bytes_per_ns = bytes_per_s.map_or(f64::INFINITY, bytes_per_ns);
         self
     }
 
-    /// Starts a transfer. Returns when to call [`wake`](Self::wake), if that is sooner than asked for before.
+    /// Starts a transfer. Returns when to call [`wake`](Self::wake), if that is earlier than requested
+    /// before.
     pub(crate) fn start(&mut self, now_ns: u64, bytes: u64, transfer: T) -> Option<u64> {
         self.advance(now_ns);
         let end = self.virtual_bytes + bytes as f64;
@@ -61,8 +64,8 @@ impl<T: Copy + Ord> ProcessorSharing<T> {
         self.sooner(now_ns)
     }
 
-    /// Appends the transfers that have ended to `ended`. Returns when to call it next. A call that is not due any more
-    /// does nothing.
+    /// Appends the transfers that have ended to `ended`. Returns when to call it next. A call that is no
+    /// longer due has no effect.
     pub(crate) fn wake(&mut self, now_ns: u64, ended: &mut Vec<T>) -> Option<u64> {
         if now_ns != self.wake_at {
             return None;
@@ -79,14 +82,15 @@ impl<T: Copy + Ord> ProcessorSharing<T> {
         self.sooner(now_ns)
     }
 
-    /// Breaks all transfers off.
+    /// Cuts all transfers off.
     pub(crate) fn cut(&mut self, now_ns: u64) {
         self.advance(now_ns);
         self.ends.clear();
         self.wake_at = u64::MAX;
     }
 
-    /// Virtual time: bytes that a transfer which began when the resource was idle would have got by now.
+    /// Virtual time: the bytes that a transfer would have received by now if it had started when the resource
+    /// was idle.
     pub(crate) fn virtual_bytes(&self, now_ns: u64) -> f64 {
         match self.ends.len() {
             0 => 0.0,
@@ -97,7 +101,7 @@ impl<T: Copy + Ord> ProcessorSharing<T> {
         }
     }
 
-    /// For how long it would have been busy so far, at its full rate.
+    /// How long the resource would have been busy so far at its full rate.
     pub(crate) fn busy_ns(&self, now_ns: u64) -> u64 {
         self.busy_until(now_ns) as u64
     }
@@ -111,19 +115,19 @@ impl<T: Copy + Ord> ProcessorSharing<T> {
         self.busy_ns + (now_ns - self.updated_ns) as f64 * used.min(1.0)
     }
 
-    /// Bytes per nanosecond of each of so many transfers.
+    /// The rate of each transfer, in bytes per nanosecond.
     fn rate_of_each(&self, transfers: usize) -> f64 {
         (self.bytes_per_ns / transfers as f64).min(self.transfer_bytes_per_ns)
     }
 
     fn advance(&mut self, now_ns: u64) {
-        // Begins at 0 again after each idle time, so that it stays precise.
+        // Restarts at 0 after each idle time, so that it stays precise.
         self.virtual_bytes = self.virtual_bytes(now_ns);
         self.busy_ns = self.busy_until(now_ns);
         self.updated_ns = now_ns;
     }
 
-    /// The time of the next end, if nothing is asked for by then.
+    /// The time of the next end, unless an earlier wake-up is requested.
     fn sooner(&mut self, now_ns: u64) -> Option<u64> {
         let Reverse((end, _, _)) = self.ends.peek()?;
         let left = (f64::from_bits(*end) - self.virtual_bytes).max(0.0);
@@ -143,7 +147,8 @@ mod tests {
     use crate::events::EventQueue;
     use skep_units::Rng;
 
-    /// Ends of transfers that start at the given times, in milliseconds; the rate is 1000 bytes a second.
+    /// The ends of transfers with these start times and bytes, in milliseconds; the rate is 1000 bytes per
+    /// second.
     fn ends(starts: &[(u64, u64)]) -> Vec<(usize, u64)> {
         let mut link = ProcessorSharing::new(1000);
         let mut events = EventQueue::default();
@@ -186,12 +191,12 @@ mod tests {
             next = link.wake(now, &mut ended);
             ends.extend(ended.drain(..).map(|transfer| (transfer, now / 1_000_000)));
         }
-        // A third each, then 400 a second for both, and for the last one alone.
+        // A third each, then 400 bytes per second for both, and for the last one alone.
         assert_eq!(ends, [('a', 1_200), ('b', 2_200), ('c', 2_700)]);
         assert_eq!(link.busy_ns(now) / 1_000_000, 1_200 + 800 + 200);
     }
 
-    /// Mean response time over mean service time, of Poisson arrivals.
+    /// Mean response time over mean service time, for Poisson arrivals.
     fn mean_over_service(load: f64, service: impl Fn(&mut Rng) -> f64) -> f64 {
         const BYTES_PER_S: u64 = 1_000_000_000;
         let (mut link, mut rng) = (ProcessorSharing::new(BYTES_PER_S), Rng::new(7));
@@ -215,7 +220,7 @@ mod tests {
             wake.into_iter().for_each(|at| events.schedule(at, false));
             began.push(now);
             if began.len() < count {
-                // A byte takes a nanosecond.
+                // A byte takes one nanosecond.
                 let gap = -(1.0 - rng.unit()).ln() * mean / load;
                 events.schedule(now + gap as u64, true);
             }

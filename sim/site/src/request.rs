@@ -1,4 +1,4 @@
-//! A request at its node: how far it has got.
+//! A request at its node, and its progress.
 
 use smallvec::SmallVec;
 
@@ -15,30 +15,30 @@ pub(crate) struct Request {
     pub(crate) part: ObjectPart,
     pub(crate) node: u32,
     pub(crate) is_measured: bool,
-    /// Its node was lost, and an event of it is on its way still.
+    /// Its node was lost, and one of its events is still scheduled.
     pub(crate) is_cut: bool,
     pub(crate) is_announced: bool,
     /// The segment after the last one that was sent.
     pub(crate) sent: u32,
-    /// The segment after the last one that was found in memory, or is fetched.
+    /// The segment after the last one that was found in memory or is being fetched.
     pub(crate) looked_up: u32,
     pub(crate) sending: SendState,
-    /// The segment that is fetched for it.
+    /// The segment that is being fetched for it.
     pub(crate) fetching: Option<u32>,
-    /// The segment after the last one that came from disk or origin for it.
+    /// The segment after the last one that was fetched from disk or origin for it.
     pub(crate) continues_at: Option<u32>,
-    /// Of the segments looked up, those whose fetch has not ended.
+    /// The looked-up segments whose fetch has not ended.
     pub(crate) pending: SmallVec<[Pending; 4]>,
     pub(crate) bytes: BytesBySource,
 }
 
-/// What its node sends for it.
+/// What its node is sending for it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum SendState {
     Nothing,
     /// Up to this segment, since this virtual time of the link.
     Until(u32, f64),
-    /// It has sent all that has arrived of the segment before this one.
+    /// Everything that has arrived of the segment before this one was sent.
     Ahead(u32),
 }
 
@@ -80,7 +80,7 @@ impl Request {
         self.pending.iter().any(|pending| pending.segment == segment)
     }
 
-    /// Whether a segment's first byte is there and its last one is not.
+    /// Whether a segment's first byte has arrived and its last one has not.
     pub(crate) fn is_arriving(&self, segment: u32) -> bool {
         self.pending.iter().any(|pending| pending.segment == segment && pending.has_arrived)
     }

@@ -11,7 +11,7 @@ use crate::timed_request::TimedRequest;
 use crate::world::{Event, OfferedLoad, SiteRun, Transfer, World};
 
 impl SiteRun<'_> {
-    /// Runs to the end of all requests.
+    /// Runs until all requests have ended.
     pub fn under(&self, policy: &str) -> Result<RunOutcome, UnknownPolicy> {
         let mut world = World::new(*self, policy)?;
         world.start();
@@ -75,7 +75,7 @@ impl World<'_> {
         if self.run.load == OfferedLoad::Logged {
             return self.arrive_as_logged(now);
         }
-        // Of as many clients as there are requests in a while; policies may look at their addresses.
+        // One of many clients, as over a longer time; policies may use their addresses.
         let client = self.rng.below(1 << 16) as u32;
         self.ask(now, client);
         if self.asked < self.run.requests {
@@ -93,7 +93,7 @@ impl World<'_> {
         }
     }
 
-    /// A client asks for an object, unless all requests have been made.
+    /// Has a client request an object, unless all requests have been made.
     fn ask(&mut self, now: u64, client: u32) {
         if !self.has_ended(now, client) {
             let object = self.run.site.popularity.draw(&mut self.rng) as u32;
@@ -125,7 +125,7 @@ impl World<'_> {
         }
     }
 
-    /// The node that a dispatcher chooses for a client's request for an object.
+    /// The node that a dispatcher chooses for a client's request of an object.
     pub(crate) fn choose(&mut self, now: u64, chooser: usize, of: (u32, u32)) -> u32 {
         let (client, object) = of;
         let rates = &self.rates;
@@ -152,7 +152,7 @@ impl World<'_> {
         }
     }
 
-    /// Whether a client asks no more.
+    /// Whether a client makes no more requests.
     fn has_ended(&self, now: u64, client: u32) -> bool {
         match self.run.load {
             OfferedLoad::Ramp(ramp) => now >= (ramp.begins_ms(client) + ramp.client_ms) * NS_PER_MS,
@@ -162,7 +162,7 @@ impl World<'_> {
         }
     }
 
-    /// Whether any client will ask.
+    /// Whether any client will make requests.
     pub(crate) fn is_going_on(&self, now: u64) -> bool {
         match self.run.load {
             OfferedLoad::Ramp(ramp) => now < ramp.ends_ms() * NS_PER_MS,
@@ -196,14 +196,15 @@ impl World<'_> {
         links.iter().map(|link| link.busy_ns(now)).collect()
     }
 
-    /// What the links have moved.
+    /// The number of bytes that the links have moved.
     fn link_bytes(&self, now: u64) -> u64 {
         let busy = self.busy_ns(now);
         let rates = self.run.cluster.nodes.iter().map(|node| node.link_bytes_per_s as f64);
         rates.zip(busy).map(|(rate, busy)| rate * busy as f64 / NS_PER_S as f64).sum::<f64>() as u64
     }
 
-    /// At the last arrival, or when nodes are lost, after so many requests: how evenly links were used since the warm-up.
+    /// Called at the last arrival, or when nodes are lost, after `asked` requests: measures how evenly links
+    /// were used since the warm-up.
     pub(crate) fn measure_until(&mut self, now: u64, asked: u64) {
         let (since, before) = &self.warm;
         let busy: Vec<u64> =

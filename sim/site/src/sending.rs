@@ -1,8 +1,9 @@
-//! Nodes serve requests: what is in memory is sent, and the segments after it are fetched meanwhile.
+//! Nodes serve requests: they send what is in memory, and meanwhile fetch the segments after it.
 //!
-//! A segment is sent as it arrives, as nodes do: its transfer to the client begins with the first byte of its fetch, and the
-//! next one begins when both have ended. A request has one fetch of its own at a time, so that a large object has no more of a
-//! disk than a small one; what continues a fetch comes without another latency.
+//! As in live nodes, a segment is sent as it arrives: its transfer to the client begins with the first byte
+//! of its fetch, and the next one begins when both have ended. A request has one fetch of its own at a time,
+//! so that a large object gets no more of a disk than a small one; a fetch that continues the preceding one
+//! has no further latency.
 
 use skep_policy::ServedObject;
 use skep_units::NodeId;
@@ -13,7 +14,7 @@ use crate::request::{Pending, SendState};
 use crate::world::{Event, OfferedLoad, Transfer, World};
 
 impl World<'_> {
-    /// Sends what can be sent, and fetches ahead.
+    /// Sends what is available, and fetches ahead.
     pub(crate) fn advance(&mut self, now: u64, id: u32) {
         if !matches!(self.requests[id as usize].sending, SendState::Nothing) {
             return;
@@ -38,7 +39,7 @@ impl World<'_> {
         self.look_ahead(now, id);
     }
 
-    /// Looks for the segments after those that are sent, and fetches the first one that is not there.
+    /// Looks up the segments after those being sent, and fetches the first missing one.
     fn look_ahead(&mut self, now: u64, id: u32) {
         loop {
             let request = &self.requests[id as usize];
@@ -55,7 +56,7 @@ impl World<'_> {
         }
     }
 
-    /// The first byte of a segment that the request waits for is there.
+    /// The first byte of a segment for which the request waits has arrived.
     pub(crate) fn segment_arrives(&mut self, now: u64, id: u32, segment: u32) {
         let request = &mut self.requests[id as usize];
         if let Some(pending) = request.pending.iter_mut().find(|it| it.segment == segment) {
@@ -66,7 +67,7 @@ impl World<'_> {
         }
     }
 
-    /// A segment that the request waits for is there.
+    /// A segment for which the request waits has arrived completely.
     pub(crate) fn segment_ended(&mut self, now: u64, id: u32, segment: u32) {
         let request = &mut self.requests[id as usize];
         request.pending.retain(|pending| pending.segment != segment);
@@ -78,7 +79,7 @@ impl World<'_> {
         }
     }
 
-    /// A link has sent what it had to.
+    /// A link has completed a send.
     pub(crate) fn send_ended(&mut self, now: u64, id: u32) {
         let request = &self.requests[id as usize];
         let SendState::Until(end, started) = request.sending else { unreachable!("it is sending") };
@@ -91,7 +92,7 @@ impl World<'_> {
         }
     }
 
-    /// Whether a segment is there as a whole: the next one that was not looked up is.
+    /// Whether a segment is available completely; looks up the next one.
     fn is_there(&mut self, now: u64, id: u32, segment: u32) -> bool {
         let request = &self.requests[id as usize];
         match segment < request.looked_up {
@@ -100,7 +101,7 @@ impl World<'_> {
         }
     }
 
-    /// Looks for the next segment in memory, or else has it fetched. Returns whether it was there.
+    /// Looks up the next segment in memory, or else has it fetched. Returns whether it was in memory.
     fn look_up(&mut self, now: u64, id: u32) -> bool {
         let request = &mut self.requests[id as usize];
         let object = &self.run.site.objects[request.object as usize];
@@ -130,7 +131,7 @@ impl World<'_> {
         false
     }
 
-    /// Once: the head of the response is sent.
+    /// Sends the head of the response, once.
     fn announce(&mut self, now: u64, id: u32) {
         let request = &mut self.requests[id as usize];
         if std::mem::replace(&mut request.is_announced, true) {
@@ -138,7 +139,7 @@ impl World<'_> {
         }
         let object = &self.run.site.objects[request.object as usize];
         let said = ServedObject { node: NodeId(request.node), bytes: request.part.bytes() };
-        // Nothing is learned from parts.
+        // Policies learn nothing from parts.
         let whole = (request.part == object.whole() && object.bytes > 0).then_some(object.url_hash);
         let chooser = &mut self.choosers[request.chooser as usize];
         chooser.head(now, said, whole, now - request.began_ns);
@@ -155,7 +156,7 @@ impl World<'_> {
         self.choosers[chooser].send_started(node, started);
     }
 
-    /// All up to a segment has been sent.
+    /// Everything up to segment `end` was sent.
     fn sent(&mut self, now: u64, id: u32, end: u32) {
         let request = &mut self.requests[id as usize];
         (request.sent, request.sending) = (end, SendState::Nothing);

@@ -1,8 +1,9 @@
-//! Means over seeds with their confidence intervals.
+//! Means over seeds with confidence intervals.
 
 use skep_units::student_t_975;
 
-/// The mean of some values with the half-width of its 95 % confidence interval; infinite for a single value.
+/// The mean of some values with the half-width of its 95 % confidence interval, which is infinite for a
+/// single value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
     pub mean: f64,
@@ -10,7 +11,7 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// Of these values, of which there is one at least. Values that are no numbers are left out.
+    /// The estimate for these values, at least one. Values that are not finite are ignored.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Self {
         let values: Vec<f64> = values.into_iter().filter(|value| value.is_finite()).collect();
         let count = values.len();
@@ -27,8 +28,8 @@ impl Estimate {
     }
 }
 
-/// A ratio of measures of the same seeds, paired: the geometric mean with its 95 % confidence interval, which is that of the
-/// logarithms.
+/// The ratio of measures of the same seeds, paired: the geometric mean with its 95 % confidence interval,
+/// computed from the logarithms.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RatioEstimate {
     pub mean: f64,
@@ -37,7 +38,7 @@ pub struct RatioEstimate {
 }
 
 impl RatioEstimate {
-    /// Of these values over their bases, of which there is one pair at least.
+    /// The estimate for these pairs of value and base, at least one.
     pub fn of(pairs: impl IntoIterator<Item = (f64, f64)>) -> Self {
         let logs = Estimate::of(pairs.into_iter().map(|(value, base)| (value / base).ln()));
         let Estimate { mean, half_width } = logs;
@@ -68,7 +69,7 @@ mod tests {
         let mut rng = Rng::new(9);
         let runs = 4_000;
         let contain = |_: &u32| {
-            // Sums of twelve uniform numbers are nearly normal, with mean 6.
+            // Sums of twelve uniform numbers are nearly normally distributed, with mean 6.
             let mut value = || (0..12).map(|_| rng.unit()).sum::<f64>();
             let values: Vec<f64> = (0..5).map(|_| value()).collect();
             let seen = Estimate::of(values);

@@ -1,8 +1,8 @@
-//! A request that comes at a given time.
+//! A request that arrives at a given time.
 
 use crate::part::ObjectPart;
 
-/// A request of a log, at its time.
+/// A request of a log with its time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TimedRequest {
     pub(crate) at_ns: u64,

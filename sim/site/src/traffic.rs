@@ -1,9 +1,10 @@
-//! What the coordinator of a cluster cache is told and asked, by the rules of live nodes: a question for each segment that a
-//! node lacks and is not fetching; the end of each fill; changes of a memory, all those of a tick in one message; and of a
-//! memory that is nearly full the segments that leave next.
+//! The messages of a cluster cache's coordinator, by the rules of live nodes: a question for each segment
+//! that a node lacks and is not fetching; the end of each fill; the changes of a memory during a tick, in one
+//! message; and for a nearly full memory the segments to be evicted next.
 //!
-//! Counted for one coordinator. Standby ones are told the same, and asked nothing. Not counted: keepalives, heads of
-//! objects of an origin (one question more for each of those), purges, messages at the start of a link.
+//! Counted for one coordinator. Standby coordinators receive the same, but no questions. Not counted:
+//! keepalives, heads of an origin's objects (one more question each), purges, messages at the start of a
+//! link.
 
 use skep_wire::cache::ReplicaStatus;
 use skep_wire::cache::frame::FRAME_HEAD_BYTES;
@@ -14,59 +15,59 @@ use crate::limits::{CHANGES_TICK_MS, NS_PER_MS, TAIL_NAMES};
 /// Messages and entries over the measured part of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CoordinatorTraffic {
-    /// Requests of clients meanwhile.
+    /// Requests of clients in that time.
     pub requests: u64,
-    /// Questions where a segment is; as many answers.
+    /// Questions about the location of a segment; as many answers.
     pub look_ups: u64,
-    /// Fills that ended, and renewals of their leases.
+    /// Completed fills, and renewals of their leases.
     pub fills_ended: u64,
     pub renewals: u64,
-    /// Segments that came into memories, and that left them.
+    /// Segments added to memories, and removed from them.
     pub added: u64,
     pub removed: u64,
-    /// Messages with these.
+    /// Messages with those changes.
     pub deltas: u64,
-    /// Messages with the segments that leave next; as many answers.
+    /// Messages with the segments to be evicted next; as many answers.
     pub tails: u64,
-    /// The most segments at nodes at a time, of the whole run.
+    /// The maximum number of segments at nodes, over the whole run.
     pub holdings_most: u64,
 }
 
-/// Counts them.
+/// Counts the messages.
 pub(crate) struct TrafficMeter {
     pub(crate) traffic: CoordinatorTraffic,
     holdings: u64,
-    /// Of each node, that of its last message with changes.
+    /// For each node, the tick of its last message with changes.
     ticks: Vec<u64>,
 }
 
-/// What changed in a node's memory.
+/// A change of a node's memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct MemoryChange {
     pub(crate) added: u64,
     pub(crate) removed: u64,
-    /// Whether it is so full that the node asks what may leave.
+    /// Whether it is so full that the node asks which segments may be evicted.
     pub(crate) is_nearly_full: bool,
 }
 
 impl CoordinatorTraffic {
-    /// Messages to the coordinator.
+    /// The number of messages to the coordinator.
     pub fn messages(&self) -> u64 {
         self.look_ups + self.fills_ended + self.renewals + self.deltas + self.tails
     }
 
-    /// Messages of the coordinator.
+    /// The number of messages from the coordinator.
     pub fn answers(&self) -> u64 {
         self.look_ups + self.tails
     }
 
-    /// Names that the coordinator looks up or changes for them.
+    /// The number of names that the coordinator looks up or changes.
     pub fn entries(&self) -> u64 {
         let tails = self.tails * TAIL_NAMES as u64;
         self.look_ups + self.fills_ended + self.renewals + self.added + self.removed + tails
     }
 
-    /// Bytes of these messages with their frames, to the coordinator and from it, by the codec of live links.
+    /// Bytes of these messages including frames, to the coordinator and from it, by the codec of live links.
     pub fn link_bytes(&self) -> [f64; 2] {
         let name = SegmentName([0x5a; 16]);
         let segment_bytes = skep_units::SEGMENT_BYTES as u32;
@@ -106,13 +107,13 @@ impl TrafficMeter {
         Self { traffic: CoordinatorTraffic::default(), holdings: 0, ticks: vec![u64::MAX; nodes] }
     }
 
-    /// What was counted so far is not measured.
+    /// Restarts the counts: what was counted so far is not measured.
     pub(crate) fn restart(&mut self) {
         let holdings_most = self.traffic.holdings_most;
         self.traffic = CoordinatorTraffic { holdings_most, ..CoordinatorTraffic::default() };
     }
 
-    /// Something changed in the memory of a node.
+    /// Records a change of a node's memory.
     pub(crate) fn changed(&mut self, now: u64, node: u32, change: MemoryChange) {
         let MemoryChange { added, removed, is_nearly_full } = change;
         self.holdings = self.holdings + added - removed;
@@ -127,7 +128,7 @@ impl TrafficMeter {
         }
     }
 
-    /// The link of a node ended, and with it what was known of its memory.
+    /// Records that a node's link ended, and with it the coordinator's record of its memory.
     pub(crate) fn forget(&mut self, holdings: u64) {
         self.holdings -= holdings;
     }

@@ -1,4 +1,4 @@
-//! What came of requests, by the window of time in which they came; and when that had settled after an event.
+//! Outcomes of requests by the time window of their arrival, and when they had settled after an event.
 
 use crate::byte_sources::BytesBySource;
 use crate::limits::{NS_PER_MS, SETTLED_SIGMAS};
@@ -10,12 +10,13 @@ pub struct OutcomeWindows {
     pub all: Vec<OutcomeWindow>,
 }
 
-/// The requests that came in a window.
+/// The requests that arrived in a window.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct OutcomeWindow {
-    /// Those that ended with all their bytes.
+    /// Requests that ended with all their bytes.
     pub requests: u64,
-    /// Of these, those whose bytes were all in their node's memory, and those that needed the disk or the origin.
+    /// Of these, requests whose bytes were all in their node's memory, and requests that needed the disk or
+    /// the origin.
     pub hits: u64,
     pub from_source: u64,
     pub bytes: u64,
@@ -44,9 +45,10 @@ impl OutcomeWindows {
         window.response_ns += response_ns as f64;
     }
 
-    /// Seconds from `from_s` until a measure had settled: to the end of the last two windows in a row, before `until_s`, of
-    /// which both were further from the mean of the last quarter than [`SETTLED_SIGMAS`] standard deviations of its
-    /// windows. 0: there were none. `None`: it had not settled by that quarter, or there are too few windows.
+    /// Seconds from `from_s` until a measure had settled: until the end of the last two consecutive windows,
+    /// before `until_s`, that were both further from the mean of the last quarter than [`SETTLED_SIGMAS`]
+    /// standard deviations of its windows. 0 if there were none; `None` if it had not settled by that
+    /// quarter, or there are too few windows.
     pub fn settled_s(
         &self,
         from_s: f64,
@@ -63,7 +65,7 @@ impl OutcomeWindows {
         let mean = last.iter().sum::<f64>() / last.len() as f64;
         let variance = last.iter().map(|value| (value - mean).powi(2)).sum::<f64>();
         let margin = SETTLED_SIGMAS * (variance / (last.len() - 1) as f64).sqrt();
-        // A window without requests is no number, and outside.
+        // The value of a window without requests is NaN, and counts as outside.
         let is_outside = |value: &f64| value.is_nan() || (value - mean).abs() > margin;
         let settled = seen.windows(2).rposition(|pair| pair.iter().all(is_outside));
         let settled = settled.map_or(0, |place| place + 2);
@@ -74,12 +76,12 @@ impl OutcomeWindows {
 }
 
 impl OutcomeWindow {
-    /// Share of the requests whose bytes were all in their node's memory.
+    /// The share of requests whose bytes were all in their node's memory.
     pub fn hit_ratio(&self) -> f64 {
         self.hits as f64 / self.requests as f64
     }
 
-    /// Share of the requests that needed the disk or the origin.
+    /// The share of requests that needed the disk or the origin.
     pub fn source_ratio(&self) -> f64 {
         self.from_source as f64 / self.requests as f64
     }

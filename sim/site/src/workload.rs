@@ -1,4 +1,4 @@
-//! What clients ask for: the objects of a site and their popularity.
+//! What clients request: the objects of a site and their popularity.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -16,7 +16,7 @@ pub enum SiteKind {
     WorldCup,
     /// Some hundred files, half of them large, up to 2 GB.
     DataIntensive,
-    /// The mix of WebBench, all files alike.
+    /// The mix of WebBench, with equally popular files.
     WebBench,
 }
 
@@ -25,25 +25,25 @@ pub enum SiteKind {
 pub struct SiteWorkload {
     pub(crate) objects: Vec<SiteObject>,
     pub(crate) popularity: Popularity,
-    /// Segments of all objects.
+    /// The number of segments of all objects.
     pub(crate) segments: u32,
-    /// What a log says was asked for; nothing of other sites.
+    /// The requests of a log; empty for other sites.
     pub(crate) logged: Vec<TimedRequest>,
 }
 
-/// An object. Its segments are numbered through with those of the others.
+/// An object. Its segments are numbered consecutively with those of the others.
 #[derive(Clone, Debug)]
 pub(crate) struct SiteObject {
     pub(crate) path: Box<[u8]>,
     pub(crate) url_hash: u64,
     pub(crate) bytes: u64,
     pub(crate) segment_first: u32,
-    /// Processor time that it takes to make it, if that is not read but computed.
+    /// Processor time for producing it, if it is computed rather than read.
     pub(crate) compute_ns: u64,
 }
 
 impl SiteKind {
-    /// By its name.
+    /// Finds a kind by its name.
     pub fn named(name: &str) -> Option<Self> {
         [Self::WorldCup, Self::DataIntensive, Self::WebBench]
             .into_iter()
@@ -58,7 +58,7 @@ impl SiteKind {
         }
     }
 
-    /// Zipf's exponent unless another is asked for: that of Web servers; WebBench asks for all files alike.
+    /// Zipf's exponent by default: that of Web servers; WebBench requests all files equally often.
     pub fn zipf_exponent(self) -> f64 {
         match self {
             Self::WorldCup | Self::DataIntensive => 0.8,
@@ -66,7 +66,7 @@ impl SiteKind {
         }
     }
 
-    /// The site with so many times as many files, of the same sizes.
+    /// The site with `scale` times as many files, of the same sizes.
     pub fn workload(self, scale: f64, zipf_exponent: f64, seed: u64) -> SiteWorkload {
         let kind = match self {
             Self::WorldCup => WorkloadKind::WorldCup,
@@ -80,7 +80,7 @@ impl SiteKind {
 }
 
 impl SiteWorkload {
-    /// Objects of these sizes, in bytes, none of which is 0.
+    /// Creates a site of objects with these sizes, in bytes, none of which is 0.
     pub fn new(sizes: &[u64], popularity: Popularity) -> Self {
         assert_eq!(sizes.len(), popularity.shares().len(), "each object has a share");
         let mut segments = 0;
@@ -94,19 +94,19 @@ impl SiteWorkload {
         Self { objects, popularity, segments, logged: Vec::new() }
     }
 
-    /// Bytes of all objects.
+    /// The sum of the objects' sizes, in bytes.
     pub fn bytes(&self) -> u64 {
         self.objects.iter().map(|object| object.bytes).sum()
     }
 
-    /// Mean bytes of a response, by popularity.
+    /// The mean size of a response by popularity, in bytes.
     pub fn mean_bytes(&self) -> f64 {
         let shares = self.popularity.shares();
         self.objects.iter().zip(shares).map(|(object, share)| object.bytes as f64 * share).sum()
     }
 }
 
-/// The request of a client for a path.
+/// The key of a client's request of a path.
 pub(crate) fn request_key(client: u32, path: &[u8]) -> RequestKey<'_> {
     RequestKey {
         client: IpAddr::V4(Ipv4Addr::from_bits(0x0a00_0000 + client)),
@@ -127,12 +127,12 @@ impl SiteObject {
         Self { path, url_hash, bytes, segment_first, compute_ns: 0 }
     }
 
-    /// All of it.
+    /// The whole object.
     pub(crate) fn whole(&self) -> ObjectPart {
         ObjectPart { from: 0, end: self.bytes }
     }
 
-    /// Bytes of a segment of it, the last one of which may be short.
+    /// The number of bytes of one of its segments, the last of which may be short.
     pub(crate) fn segment_bytes(&self, segment: u32) -> u64 {
         self.whole().bytes_of(segment..segment + 1)
     }

@@ -1,4 +1,4 @@
-//! The state of a run, and what happens in it.
+//! The state of a run, and its events.
 
 use skep_policy::UnknownPolicy;
 use skep_units::Rng;
@@ -18,56 +18,56 @@ use crate::traffic::TrafficMeter;
 use crate::windows::OutcomeWindows;
 use crate::workload::SiteWorkload;
 
-/// How requests come.
+/// The arrival of requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum OfferedLoad {
-    /// At random times (Poisson), at this share of the rate that the cluster's links carry.
+    /// At random times (Poisson), at this share of the rate that the cluster's links can carry.
     Open { link_share: f64 },
-    /// From so many clients, each with its next request when the last reply has ended.
+    /// From `clients` clients, each with its next request when the last reply has ended.
     Closed { clients: u32 },
-    /// The same of clients that come and go; the number of requests follows from it.
+    /// The same, with clients that come and go; the number of requests follows from it.
     Ramp(SimulatedRamp),
-    /// What the log says that the site comes from.
+    /// As in the log from which the site was made.
     Logged,
 }
 
-/// Clients that come some at a time, and run for a while each.
+/// Clients that start in batches, and run for a while each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SimulatedRamp {
     pub clients: u32,
-    /// So many come at a time,
+    /// Number of clients per batch.
     pub batch_clients: u32,
-    /// every so many milliseconds.
+    /// Interval of batches, in milliseconds.
     pub batch_interval_ms: u64,
-    /// How long each asks, in milliseconds.
+    /// How long each client makes requests, in milliseconds.
     pub client_ms: u64,
 }
 
 impl SimulatedRamp {
-    /// When a client comes, in milliseconds.
+    /// When a client starts, in milliseconds.
     pub(crate) fn begins_ms(&self, client: u32) -> u64 {
         u64::from(client / self.batch_clients) * self.batch_interval_ms
     }
 
-    /// When the last one leaves, in milliseconds.
+    /// When the last client ends, in milliseconds.
     pub fn ends_ms(&self) -> u64 {
         self.begins_ms(self.clients - 1) + self.client_ms
     }
 }
 
-/// What to run.
+/// The parameters of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct SiteRun<'a> {
     pub site: &'a SiteWorkload,
     pub cluster: &'a SimulatedCluster,
     pub load: OfferedLoad,
     pub requests: u64,
-    /// Share of the requests that are not measured, from the first on.
+    /// The share of the requests at the beginning that is not measured.
     pub warm_up_share: f64,
     pub seed: u64,
 }
 
-/// What happens at a time.
+/// An event.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Event {
     /// The next request of the open loop.
@@ -76,32 +76,32 @@ pub(crate) enum Event {
     Client(u32),
     /// A node has read a request.
     Serve(u32),
-    /// The first byte of a fetch is there.
+    /// The first byte of a fetch arrives.
     FetchArrives(u32),
     /// Transfers of a link, a disk or the origin may have ended.
     Wake(u32),
     /// Nodes report their loads.
     Report,
-    /// The controller of elasticity looks.
+    /// The controller of elasticity takes a sample.
     Elasticity,
-    /// A node that was started serves.
+    /// A node that was started begins to serve.
     Booted(u32),
-    /// Nodes that were lost are found to be.
+    /// The failure detector finds the lost nodes.
     LossDetected,
-    /// A request that a lost node did not take goes to another one.
+    /// A request that a lost node did not accept goes to another node.
     Retry(u32),
-    /// A fetch that broke off begins again.
+    /// A fetch that was interrupted restarts.
     Refetch(u32),
 }
 
 /// A transfer over a link, or from a disk or the origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Transfer {
-    /// Segments of this request, to its client.
+    /// Segments for this request, to its client.
     Send(u32),
-    /// This fetch.
+    /// The bytes of this fetch.
     Fetch(u32),
-    /// What this node hands over before it is stopped.
+    /// Segments that this node hands over before it is stopped.
     HandOver(u32),
 }
 
@@ -116,17 +116,17 @@ pub(crate) struct World<'a> {
     pub(crate) requests: Slab<Request>,
     pub(crate) fetches: Fetches,
     pub(crate) outcome: RunOutcome,
-    /// What clients do: the same under all policies.
+    /// Random choices of clients, the same under all policies.
     pub(crate) rng: Rng,
-    /// Which nodes are asked for segments.
+    /// Random choices of the nodes from which segments are fetched.
     pub(crate) peer_rng: Rng,
     /// When each node's processor is free.
     pub(crate) processors_ns: Vec<u64>,
     pub(crate) arrival_gap_ns: f64,
     pub(crate) asked: u64,
-    /// Busy times of the links, and the time itself, at the first measured arrival.
+    /// At the first measured arrival: the time, and the busy times of the links.
     pub(crate) warm: (u64, Vec<u64>),
-    /// Where nodes are started and stopped.
+    /// Set if nodes are started and stopped.
     pub(crate) power: Option<Power>,
     pub(crate) traffic: TrafficMeter,
     /// Outcomes until nodes are lost.
@@ -140,7 +140,7 @@ impl SiteRun<'_> {
 }
 
 impl<'a> World<'a> {
-    /// At rest.
+    /// Creates the state at the start of the run.
     pub(crate) fn new(run: SiteRun<'a>, policy: &str) -> Result<Self, UnknownPolicy> {
         let SiteRun { site, cluster, seed, .. } = run;
         assert!(cluster.elasticity.is_none() || cluster.loss.is_none(), "one or the other");
@@ -153,7 +153,8 @@ impl<'a> World<'a> {
             FetchSource::OwnDisk => cluster.nodes.iter().map(|it| it.disk_bytes_per_s).collect(),
             FetchSource::SharedOrigin { bytes_per_s } => vec![bytes_per_s],
         };
-        // Names of nodes are given, unless it is a cluster like that of a log.
+        // The names of nodes are fixed, unless the site comes from a log: then the cluster only resembles the
+        // real one.
         let placement = if run.load == OfferedLoad::Logged { seed } else { 0 };
         let chooser =
             |number| Chooser::new(policy, (seed + number as u64 * 1_000_003, placement), cluster);
@@ -185,7 +186,7 @@ impl<'a> World<'a> {
         wake.into_iter().for_each(|at| self.events.schedule(at, Event::Wake(rate as u32)));
     }
 
-    /// Bytes that a node has announced to clients and not sent.
+    /// Bytes that a node has announced to clients and not yet sent.
     pub(crate) fn client_bytes(&self, now: u64, node: u32) -> u64 {
         let virtual_bytes = self.rates[node as usize].virtual_bytes(now);
         self.choosers.iter().map(|chooser| chooser.own_work(node, virtual_bytes).bytes).sum()

@@ -1,5 +1,4 @@
-//! Clients that stall, close or break off at every byte of what they send and of what
-//! they are sent.
+//! Clients that stall, close or reset the connection at every byte that they send or receive.
 
 use std::io::{ErrorKind, Read};
 use std::thread;
@@ -15,19 +14,20 @@ use crate::judge::HANG;
 use crate::nodes::{HEALTH, healthy};
 use crate::victim::{BRISK, Victim};
 
-/// Clients at once: fewer than there may be descriptors.
+/// Maximum number of concurrent clients, below the limit of descriptors.
 const AT_ONCE: usize = 600;
 
-/// Clients of large replies at once: the kernel holds some 10 MiB for each that stalls.
+/// Maximum number of concurrent clients of large replies: the kernel buffers about 10 MiB for each stalled
+/// one.
 const TAKING_AT_ONCE: usize = 100;
 
-/// What a large reply holds: more than the buffers of both sides.
+/// Size of a large reply: more than the buffers of both sides.
 const LARGE_BYTES: usize = 12 * 1024 * 1024;
 
-/// Bytes of a chunk of it.
+/// Size of one of its chunks.
 const CHUNK_BYTES: usize = 64 * 1024;
 
-/// What clients send, by name.
+/// Requests of clients, by name.
 const REQUESTS: [(&str, &[u8]); 8] = [
     ("kept", b"GET /kept HTTP/1.1\r\nHost: test\r\n\r\n"),
     ("passed", b"GET /passed HTTP/1.1\r\nHost: test\r\nRange: bytes=1-2\r\n\r\n"),
@@ -49,26 +49,26 @@ const REQUESTS: [(&str, &[u8]); 8] = [
     ),
 ];
 
-/// Large replies, by name: with a length and chunked, each kept and passed through, and
-/// one that is no HTTP behind its head.
+/// Large replies, by name: with a length and chunked, each cached and passed through, and one with non-HTTP
+/// bytes after its head.
 const LARGE: [&str; 5] = ["kept", "passed", "kept-chunks", "chunks", "upgrade"];
 
-/// How a client goes on behind its last byte.
+/// What a client does after its last byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
-    /// It says no more and takes what comes.
+    /// Sends nothing more; reads until the end, or, in tests of large replies, not at all.
     Stall,
-    /// It closes its sending side and takes what comes.
+    /// Closes its sending side and keeps reading.
     Finish,
-    /// It closes.
+    /// Closes the connection.
     Close,
-    /// It breaks off.
+    /// Resets the connection.
     Reset,
 }
 
 const WAYS: [Way; 4] = [Way::Stall, Way::Finish, Way::Close, Way::Reset];
 
-/// A server for all of these requests.
+/// Starts a server for all of these requests.
 fn server() -> Liar {
     let plain = version(1, LARGE_BYTES);
     let chunks = plain
@@ -83,7 +83,7 @@ fn server() -> Liar {
         }
         "/upgrade" => vec![
             Act::send("HTTP/1.1 101 Go\r\nConnection: Upgrade\r\nUpgrade: test\r\n\r\nghi"),
-            // Who says nothing may keep a tunnel for an hour.
+            // A silent tunnel may stay open for an hour.
             Act::Drip { bytes: vec![b'x'; 50], every_ms: 5 },
             Act::Close,
         ],
@@ -103,7 +103,7 @@ fn reply(fields: &str, body: &[u8]) -> Act {
     Act::Send([head.as_bytes(), body].concat())
 }
 
-/// One of [`LARGE`]. Who did not ask for an upgrade gets none.
+/// Returns the reply of a kind of [`LARGE`]. A client that requested no upgrade gets an error.
 fn large(kind: &str, asked: &Asked, plain: &[u8], chunks: &[u8]) -> Vec<Act> {
     let fields = if kind.starts_with("kept") { FRESH } else { PASSED };
     if kind.contains("chunks") {
@@ -112,13 +112,13 @@ fn large(kind: &str, asked: &Asked, plain: &[u8], chunks: &[u8]) -> Vec<Act> {
     }
     if kind.starts_with("upgrade") && asked.field("upgrade").is_some() {
         let head = "HTTP/1.1 101 Go\r\nConnection: Upgrade\r\nUpgrade: test\r\n\r\n";
-        // The tunnel ends when its client does, or is made to.
+        // The tunnel ends when its client closes or is disconnected.
         return vec![Act::Send([head.as_bytes(), plain].concat()), Act::Hang];
     }
     vec![reply(fields, plain), Act::Close]
 }
 
-/// Sends the first bytes of a request, then goes on that way: what is wrong.
+/// Sends the first bytes of a request, then does `way`; returns what is wrong.
 fn send_some(victim: &Victim, bytes: &[u8], way: Way) -> Option<String> {
     let mut client = victim.connect();
     client.set_timeout(HANG);
@@ -126,7 +126,7 @@ fn send_some(victim: &Victim, bytes: &[u8], way: Way) -> Option<String> {
     leave(client, way).err()
 }
 
-/// So many bytes of one of [`LARGE`], and how the client goes on behind them.
+/// A number of bytes of one of [`LARGE`], and what the client does after them.
 #[derive(Clone, Copy, Debug)]
 struct Part {
     kind: &'static str,
@@ -134,7 +134,7 @@ struct Part {
     way: Way,
 }
 
-/// Asks for a large reply in a round.
+/// Requests a large reply in a round.
 fn ask_large(victim: &Victim, kind: &str, round: usize) -> RawClient {
     let mut client = victim.connect();
     client.set_timeout(HANG);
@@ -146,12 +146,12 @@ fn ask_large(victim: &Victim, kind: &str, round: usize) -> RawClient {
     client
 }
 
-/// Takes a part of a reply and goes on that way: what is wrong, or who stalls and still has
-/// its connection.
+/// Reads a part of a reply, then does `way`; returns what is wrong, or the client that stalls with its open
+/// connection.
 fn take_some(victim: &Victim, part: Part, round: usize) -> Result<Option<RawClient>, String> {
     let client = ask_large(victim, part.kind, round);
     if part.way == Way::Stall {
-        // Otherwise the kernels take all of it.
+        // Otherwise the kernel buffers would hold the whole reply.
         SockRef::from(client.stream()).set_recv_buffer_size(4_096).expect("a small buffer");
     }
     let (mut buffer, mut left) = (vec![0; CHUNK_BYTES], part.bytes);
@@ -192,7 +192,7 @@ fn leave(mut client: RawClient, way: Way) -> Result<(), String> {
     }
 }
 
-/// Every `each`-th byte of all requests, in all ways.
+/// Stalls after every `each`-th byte of all requests, in all ways.
 fn stall_sending(victim: &Victim, each: usize) {
     let cases = REQUESTS.into_iter().flat_map(|(name, bytes)| {
         let ends = (0..=bytes.len()).step_by(each);
@@ -214,18 +214,18 @@ fn stall_sending(victim: &Victim, each: usize) {
     }
 }
 
-/// Every twentieth byte of a head, and ever larger parts of bodies, in all ways: of one kind of
-/// reply after the other.
+/// Every twentieth byte of a head, and parts of bodies of increasing size, in all ways; the kinds of reply
+/// alternate.
 fn some_parts() -> Vec<Part> {
     let ends = (0..200).step_by(20).chain(powers());
     let ends = ends.flat_map(|bytes| WAYS.map(|way| (bytes, way)));
-    // Five kinds and four ways: all of both meet.
+    // Five kinds and four ways: each combination occurs.
     let kinds = LARGE.into_iter().cycle();
     ends.zip(kinds).map(|((bytes, way), kind)| Part { kind, bytes, way }).collect()
 }
 
-/// Every byte of each kind's head and of the line of its first chunk, and ever larger parts of
-/// bodies, in all ways.
+/// Every byte of each kind's head and of the line of its first chunk, and parts of bodies of increasing size,
+/// in all ways.
 fn all_parts(victim: &Victim) -> Vec<Part> {
     let of = |kind| {
         let head = ask_large(victim, kind, 0).try_head().expect("a head").head_text().len();
@@ -239,7 +239,7 @@ fn powers() -> impl Iterator<Item = usize> {
     (8..20).map(|power| 1 << power)
 }
 
-/// Takes all of these parts, many at once.
+/// Reads all of these parts, many concurrently.
 fn stall_taking(victim: &Victim, round: usize, parts: &[Part]) {
     for some in parts.chunks(TAKING_AT_ONCE) {
         let taken: Vec<_> = thread::scope(|scope| {
@@ -261,7 +261,7 @@ fn stall_taking(victim: &Victim, round: usize, parts: &[Part]) {
     }
 }
 
-/// At all bytes, twice; the first round leaves out most of what is sent.
+/// Runs both kinds of stalls twice; the first round skips most positions.
 fn stall(victim: &Victim) {
     stall_sending(victim, 10);
     stall_taking(victim, 0, &some_parts());
@@ -292,7 +292,7 @@ fn clients_that_stall_or_leave_leave_nothing_at_an_application() {
     victim.assert_rests(&before, "clients that stall");
 }
 
-/// At every byte of what they are sent, and at every byte of what they send.
+/// Stalls at every byte of replies and of requests.
 fn stall_everywhere(victim: &Victim) {
     stall(victim);
     let (parts, before) = (all_parts(victim), victim.rest("two rounds"));

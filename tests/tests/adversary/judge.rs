@@ -1,4 +1,4 @@
-//! What clients do, and what they may see.
+//! Requests of clients, and the replies that they may get.
 
 use std::time::Duration;
 
@@ -6,38 +6,38 @@ use skep_tests::{ClientError, RawClient, Response};
 
 use crate::victim::Victim;
 
-/// Longer than all of its deadlines together on a busy machine. Who waits longer
-/// waits for ever.
+/// Longer than all timeouts of the victim together on a busy machine. A client that waits longer is
+/// considered hung.
 pub(crate) const HANG: Duration = Duration::from_secs(30);
 
-/// What may come of a lie.
+/// The allowed results of a lie.
 #[derive(Clone, Debug)]
 pub(crate) enum Expect {
-    /// It is none: exactly these bytes.
+    /// Not a lie: exactly these bytes.
     Right(Vec<u8>),
-    /// These bytes, whole, or a failure that can be seen.
+    /// These bytes in full, or a detectable failure.
     Either(Vec<u8>),
-    /// One of these, or a failure that can be seen.
+    /// One of these bodies, or a detectable failure.
     OneOf(Vec<Vec<u8>>),
-    /// Nothing that looks whole.
+    /// No reply that looks complete.
     Fails,
 }
 
-/// A way to ask.
+/// A kind of request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ask {
     Get,
     /// Bytes 5 to 24.
     Range,
     Head,
-    /// By HTTP/1.0, where the end of a body may be the end of the connection.
+    /// HTTP/1.0, where the end of the connection may end a body.
     Old,
-    /// Leaves when the first bytes have come.
+    /// The client leaves after the first bytes.
     Leave,
 }
 
 impl Ask {
-    /// All ways.
+    /// All kinds.
     pub(crate) const ALL: [Self; 5] = [Self::Get, Self::Range, Self::Head, Self::Old, Self::Leave];
 
     fn request(self, target: &str) -> String {
@@ -53,20 +53,20 @@ impl Ask {
     }
 }
 
-/// Asks for `target`; `Err` says what is wrong with what came.
+/// Requests `target`; the error describes what is wrong with the reply.
 pub(crate) fn ask(victim: &Victim, target: &str, how: Ask, expect: &Expect) -> Result<(), String> {
     let mut client = victim.connect();
     client.set_timeout(HANG);
     client.send(how.request(target));
     if how == Ask::Leave {
-        // Whatever it is: this client is gone.
+        // The content is irrelevant, as this client leaves.
         return client.try_read_some().map(drop).or_else(|error| unless_hung(&error));
     }
     let method = if how == Ask::Head { "HEAD" } else { "GET" };
     judge(how, expect, final_response(&mut client, method))
 }
 
-/// The response behind hints (1xx), which are passed on as they come.
+/// Reads the final response after interim ones (1xx), which are forwarded as they arrive.
 fn final_response(client: &mut RawClient, method: &str) -> Result<Response, ClientError> {
     loop {
         match client.try_response_to(method) {
@@ -76,7 +76,7 @@ fn final_response(client: &mut RawClient, method: &str) -> Result<Response, Clie
     }
 }
 
-/// The bytes of `target`, if they come whole with 200.
+/// Returns the body of `target` if it is received in full with 200.
 pub(crate) fn whole(client: &mut RawClient, target: &str) -> Option<Vec<u8>> {
     client.set_timeout(HANG);
     client.send(Ask::Get.request(target));
@@ -95,7 +95,7 @@ fn judge(how: Ask, expect: &Expect, came: Result<Response, ClientError>) -> Resu
     if is_short && response.body.windows(6).any(|window| window == b"POISON") {
         return Err(format!("what was not asked for:\n{}", response.head_text()));
     }
-    // Of HEAD there is nothing that could be cut.
+    // A response to HEAD has no body that could be truncated.
     if !(200..300).contains(&response.status) || how == Ask::Head {
         return if is_right && how != Ask::Head { Err(response.head_text()) } else { Ok(()) };
     }
@@ -123,7 +123,7 @@ fn unless_hung(error: &ClientError) -> Result<(), String> {
 }
 
 impl Expect {
-    /// Whether these bytes may be all of a body.
+    /// Whether these bytes may be a whole body.
     pub(crate) fn allows(&self, body: &[u8]) -> bool {
         match self {
             Self::Right(bytes) | Self::Either(bytes) => bytes == body,
@@ -132,7 +132,7 @@ impl Expect {
         }
     }
 
-    /// Whether they may be what [`Ask::Range`] asks for.
+    /// Whether these bytes may be the range that [`Ask::Range`] requests.
     fn allows_part(&self, body: &[u8]) -> bool {
         let is_of = |whole: &Vec<u8>| whole.get(5..25.min(whole.len())) == Some(body);
         match self {

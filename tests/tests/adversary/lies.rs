@@ -1,7 +1,6 @@
 //! tidy: table
 //!
-//! What servers do that they must not, or that few of them do: to a node as its
-//! origin, and to a dispatcher as its node.
+//! Behaviour of servers that is forbidden or rare: of a node's origin, and of a dispatcher's node.
 
 use std::sync::LazyLock;
 
@@ -12,9 +11,9 @@ use skep_tests::origin::{Answer, Asked};
 use crate::judge::Expect;
 use crate::victim::PATIENT;
 
-/// The body of nearly all of them.
+/// The body of nearly all replies.
 pub(crate) static BODY: LazyLock<Vec<u8>> = LazyLock::new(|| version(1, 2_000));
-/// Another of the same length, and a shorter one.
+/// Another body of the same length, and a shorter one.
 static OTHER: LazyLock<Vec<u8>> = LazyLock::new(|| version(2, 2_000));
 static SHORTER: LazyLock<Vec<u8>> = LazyLock::new(|| version(3, 1_500));
 /// A body of two segments.
@@ -23,23 +22,23 @@ static LONGER_LARGE: LazyLock<Vec<u8>> = LazyLock::new(|| version(4, SEGMENT + 1
 static OTHER_LARGE: LazyLock<Vec<u8>> = LazyLock::new(|| version(5, SEGMENT + 100_000));
 
 const SEGMENT: usize = 4 * 1024 * 1024;
-/// A reader that takes so much of what should be short has no bound.
+/// Number of bytes after which a reader of something that should be short has no limit.
 const FLOOD_BYTES: usize = 64 * 1024 * 1024;
 
-/// A head whose end comes later than anybody waits for it.
+/// A head that takes longer to arrive than any timeout.
 const DRIPPED_HEAD: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nX: 1234567890\r\n\r\n";
-/// From one byte to the next.
+/// Pause between two bytes.
 const HEAD_DRIP_MS: u64 = 300;
 const _: () = assert!(DRIPPED_HEAD.len() as u64 * HEAD_DRIP_MS > PATIENT.response_ms * 3 / 2);
 
-/// One lie. The number counts how often it was told.
+/// One lie. The number is how often it was told before.
 pub(crate) struct Lie {
     pub(crate) name: &'static str,
     pub(crate) acts: fn(&Asked, usize) -> Vec<Act>,
     truth: Truth,
 }
 
-/// What may come of it.
+/// The allowed results of a lie.
 enum Truth {
     Right,
     Either,
@@ -48,7 +47,7 @@ enum Truth {
 }
 
 impl Lie {
-    /// What clients may see.
+    /// Returns what clients may receive.
     pub(crate) fn expect(&self) -> Expect {
         match self.truth {
             Truth::Right => Expect::Right(BODY.clone()),
@@ -61,12 +60,12 @@ impl Lie {
 
 use Truth::{Either, Fails, OneOf, Right};
 
-/// `HTTP/1.1 200 OK`, these lines, and what follows.
+/// Sends `HTTP/1.1 200 OK`, these header lines, and `body`.
 fn ok(fields: &str, body: &[u8]) -> Act {
     Act::Send([format!("HTTP/1.1 200 OK\r\n{fields}\r\n").as_bytes(), body].concat())
 }
 
-/// A right head with these lines, too, and the body.
+/// Sends a correct head with these additional lines, and the body.
 fn right(fields: &str) -> Act {
     ok(&format!("Content-Length: 2000\r\n{fields}"), &BODY)
 }
@@ -93,18 +92,18 @@ fn flood(piece: &str) -> Act {
     Act::Flood { piece: piece.repeat(1_000).into_bytes(), bytes_max: FLOOD_BYTES }
 }
 
-/// As a server answers that is right.
+/// Answers as a correct server.
 fn answer(asked: &Asked, bytes: &[u8], etag: &str) -> Act {
     let it = Answer::of(asked, bytes, etag, "");
     Act::Send([it.head.as_bytes(), &it.body].concat())
 }
 
-/// Whether a segment behind the first is asked for.
+/// Whether the request is for a segment after the first.
 fn is_later(asked: &Asked) -> bool {
     asked.range(LARGE.len()).is_some_and(|range| range.start >= SEGMENT)
 }
 
-/// Bytes 0 to 1999 under another description of themselves.
+/// Sends bytes 0 to 1999 as 206 with these header lines.
 fn part(fields: &str) -> Vec<Act> {
     let head = format!("HTTP/1.1 206 Partial Content\r\n{fields}\r\n");
     vec![Act::Send([head.as_bytes(), &BODY].concat()), Act::Close]
@@ -116,7 +115,7 @@ macro_rules! lies {
     };
 }
 
-/// Lies of framing, of heads and of pace: every reader of HTTP meets them.
+/// Lies about framing, heads and pace, which concern every reader of HTTP.
 pub(crate) const OF_ALL: &[Lie] = lies! {
     // Lengths
     "no-lie", Right, |_, _| [right("ETag: \"a\"\r\n")];
@@ -128,7 +127,7 @@ pub(crate) const OF_ALL: &[Lie] = lies! {
     "long", Either, |_, _| [ok("Content-Length: 2000\r\n", &[&BODY[..], b"POISON"].concat())];
     "long-close", Either,
         |_, _| [ok("Content-Length: 2000\r\n", &[&BODY[..], b"POISON"].concat()), Act::Close];
-    // In one write: what comes behind the next request can't be told from its answer.
+    // In one write: bytes that arrive after the next request cannot be distinguished from its answer.
     "second-reply", Either, |_, _| [
         ok("Content-Length: 2000\r\n", &[&BODY[..], b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nPOISON"].concat())];
     "empty-with-bytes", OneOf(|| vec![vec![]]),
@@ -157,7 +156,7 @@ pub(crate) const OF_ALL: &[Lie] = lies! {
     "endless", Fails, |_, _| [
         ok("Content-Length: 900000000000\r\n", b""),
         Act::Flood { piece: vec![b'x'; 65_536], bytes_max: 4 << 20 }];
-    // The end of the connection as the end of the body
+    // Bodies that end with the connection
     "until-close", Right, |_, _| [ok("", &BODY), Act::Close];
     "until-reset", Fails, |_, _| [ok("", &BODY), Act::Drip { bytes: vec![b'x'], every_ms: 50 }, Act::Reset];
     "until-never", Fails, |_, _| [ok("", &BODY), Act::Hang];
@@ -268,7 +267,7 @@ pub(crate) const OF_ALL: &[Lie] = lies! {
     "body-after-a-hang", Fails, |_, _| [ok("Content-Length: 2000\r\n", &BODY[..1]), Act::Hang];
 };
 
-/// Lies of versions, ranges and dates: every cache meets them.
+/// Lies about versions, ranges and dates, which concern every cache.
 pub(crate) const OF_ORIGINS: &[Lie] = lies! {
     // Versions
     "same-tag-other-length", OneOf(|| vec![BODY.clone(), SHORTER.clone()]),

@@ -1,11 +1,10 @@
-//! The other end lies, stalls or leaves, at any byte. Clients get right
-//! bytes or see that there are none; nobody waits for ever; and when they are gone,
-//! nothing of them is left: no connection, no place, no task, no pinned byte, no
-//! descriptor, no memory.
+//! The peer lies, stalls or leaves at any byte. Clients receive correct bytes or a detectable failure; nobody
+//! waits for ever; and when the peers are gone, nothing of them remains: no connection, slot, task, pinned
+//! byte, descriptor or memory.
 //!
-//! `cargo test -p skep-tests --test adversary` throws all cases of a kind at once and
-//! looks behind them. `... -- --ignored` throws one after the other, and looks behind
-//! each: it takes minutes, and names the case that leaves something.
+//! `cargo test -p skep-tests --test adversary` runs all cases of a kind at once and checks for leaks
+//! afterwards. `... -- --ignored` runs one case after the other and checks after each: it takes minutes, and
+//! names the case that leaks.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod clients;

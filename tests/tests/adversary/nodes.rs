@@ -1,4 +1,4 @@
-//! Servers behind Skep that leave, at every byte of a right reply.
+//! Servers behind Skep that leave at every byte of a correct reply.
 
 use std::thread;
 
@@ -7,15 +7,15 @@ use skep_tests::liar::{Act, Liar};
 use crate::judge::{self, Ask, Expect};
 use crate::victim::{LEAVING, Victim};
 
-/// What a dispatcher asks its nodes for to see whether they are well.
+/// The path of a dispatcher's health checks of nodes.
 pub(crate) const HEALTH: &str = "/.well-known/skep/health";
 
-/// The reply of a node that is well.
+/// The reply of a healthy node.
 pub(crate) fn healthy() -> Vec<Act> {
     vec![Act::send("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")]
 }
 
-/// Replies, each with what they carry.
+/// Replies by name, each with its body.
 const REPLIES: [(&str, &[u8], &[u8]); 3] = [
     (
         "length",
@@ -32,13 +32,13 @@ const REPLIES: [(&str, &[u8], &[u8]); 3] = [
     ("close", b"HTTP/1.1 200 OK\r\n\r\nabcdefghijklmnopqrstuvwxyz0123", b""),
 ];
 
-/// Clients at once.
+/// Maximum number of concurrent clients.
 const AT_ONCE: usize = 100;
 
 /// How a server leaves.
 const WAYS: [(&str, Act); 3] = [("close", Act::Close), ("reset", Act::Reset), ("hang", Act::Hang)];
 
-/// `/REPLY/WAY/BYTES/...`: so many bytes of a reply, then that way.
+/// Path `/REPLY/WAY/BYTES/...`: sends `BYTES` bytes of a reply, then does `WAY`.
 fn script(target: &str) -> Option<Vec<Act>> {
     let mut parts = target.split('/').skip(1);
     let (reply, way) = (parts.next()?, parts.next()?);
@@ -55,15 +55,15 @@ fn leaver() -> Liar {
     })
 }
 
-/// What clients may see behind so many bytes.
+/// Returns what clients may receive after this number of bytes.
 fn expect(reply: &str, wire: &[u8], body: &[u8], way: &str, bytes: usize) -> Expect {
     match (reply, way) {
-        // The end is told by the close alone: whatever came is all of it.
+        // Only the close marks the end: all bytes that were received are the body.
         ("close", "close") => {
             let head = wire.windows(4).position(|end| end == b"\r\n\r\n").unwrap() + 4;
             wire.get(head..bytes).map_or(Expect::Fails, |body| Expect::Either(body.to_vec()))
         }
-        // Its connection is kept, and the next request over it may wait in vain.
+        // Its connection is pooled, and the next request on it may time out.
         (_, "hang") if bytes == wire.len() && reply != "close" => Expect::Either(body.to_vec()),
         _ if bytes == wire.len() && reply != "close" => Expect::Right(body.to_vec()),
         _ => Expect::Fails,
@@ -86,7 +86,7 @@ fn leave_at_every_byte(victim: &Victim) {
     victim.assert_rests(&before, "the second round");
 }
 
-/// One way to leave one reply, at all bytes at once: what is wrong with it.
+/// Leaves one reply in one way at all bytes at once; returns what is wrong.
 fn leave(
     victim: &Victim,
     round: usize,

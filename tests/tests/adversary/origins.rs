@@ -14,10 +14,10 @@ use crate::lies::{BODY, Lie, OF_ALL, OF_ORIGINS};
 use crate::nodes::{HEALTH, healthy};
 use crate::victim::{BRISK, PATIENT, Victim};
 
-/// Cases at once: each is up to five connections.
+/// Maximum number of concurrent cases, each with up to five connections.
 const AT_ONCE: usize = 24;
 
-/// A server that tells the lie of that name to clients that ask for `/NAME/...`.
+/// Starts a server that tells the lie `NAME` to requests for `/NAME/...`.
 pub(crate) fn liar(lies: &'static [&'static [Lie]]) -> Liar {
     let counts: Mutex<HashMap<String, usize>> = Mutex::default();
     Liar::start(move |asked| {
@@ -35,20 +35,20 @@ pub(crate) fn liar(lies: &'static [&'static [Lie]]) -> Liar {
     })
 }
 
-/// As a server answers that is well.
+/// Answers as a correct server.
 pub(crate) fn well(asked: &Asked) -> Vec<Act> {
     let answer = Answer::of(asked, &BODY, "\"well\"", "");
     vec![Act::Send([answer.head.as_bytes(), &answer.body].concat())]
 }
 
-/// A lie, told to these clients at a target of their own.
+/// A lie, told to these clients at a separate target.
 struct Case {
     lie: &'static Lie,
     target: String,
     asks: Vec<Ask>,
 }
 
-/// Each lie told to one client alone, and to clients of all kinds who share what comes.
+/// Returns the cases: each lie told to a single client, and to clients of all kinds that share the reply.
 fn cases(lies: &[&'static [Lie]], round: usize) -> Vec<Case> {
     let mut cases = Vec::new();
     for lie in lies.iter().flat_map(|some| some.iter()) {
@@ -60,7 +60,7 @@ fn cases(lies: &[&'static [Lie]], round: usize) -> Vec<Case> {
     cases
 }
 
-/// What is wrong with what clients see of a case.
+/// Runs a case; returns what is wrong with the replies.
 fn tell(victim: &Victim, case: &Case) -> Vec<String> {
     let expect = case.lie.expect();
     thread::scope(|scope| {
@@ -80,7 +80,7 @@ fn tell(victim: &Victim, case: &Case) -> Vec<String> {
     })
 }
 
-/// All cases of a round, many at once.
+/// Runs all cases of a round, many concurrently.
 fn round(victim: &Victim, lies: &[&'static [Lie]], number: usize) -> Vec<String> {
     let cases = Mutex::new(cases(lies, number).into_iter());
     let wrong = Mutex::new(Vec::new());
@@ -89,7 +89,7 @@ fn round(victim: &Victim, lies: &[&'static [Lie]], number: usize) -> Vec<String>
             scope.spawn(|| {
                 loop {
                     let Some(case) = cases.lock().unwrap().next() else { return };
-                    // Told before the lock is taken: else one case would wait for the other.
+                    // Evaluated before the lock is taken: otherwise cases would wait for each other.
                     let found = tell(victim, &case);
                     wrong.lock().unwrap().extend(found);
                 }
@@ -99,7 +99,7 @@ fn round(victim: &Victim, lies: &[&'static [Lie]], number: usize) -> Vec<String>
     wrong.into_inner().unwrap()
 }
 
-/// Tells all lies twice: what is left behind the second round is left over.
+/// Tells all lies twice: growth in the second round is a leak.
 fn all_at_once(victim: &Victim, lies: &'static [&'static [Lie]]) {
     let mut wrong = round(victim, lies, 0);
     let before = victim.rest("the first round");
@@ -120,14 +120,15 @@ fn one_by_one(victim: &Victim, lies: &'static [&'static [Lie]]) {
     assert!(wrong.is_empty(), "{} of them:\n{}", wrong.len(), wrong.join("\n---\n"));
 }
 
-/// What lied tells the truth now: so does everything that was asked before.
+/// Checks that correct replies follow once the liar tells the truth, for everything that was requested
+/// before.
 fn is_well_again(victim: &Victim, lies: &[&'static [Lie]]) {
     victim.liar().follow(|asked| if asked.target == HEALTH { healthy() } else { well(asked) });
     for case in cases(lies, 1).iter().filter(|case| case.asks.len() > 1) {
         let expect = case.lie.expect();
         poll_until(PATIENCE, &format!("{} is well", case.target), || {
             let found = judge::whole(&mut victim.connect(), &case.target);
-            // What it said is fresh may still be there.
+            // Lies that were marked as fresh may still be cached.
             found.is_some_and(|found| found == *BODY || expect.allows(&found))
         });
     }

@@ -1,43 +1,42 @@
-//! The process that is lied to, and what it holds while nobody is there.
+//! The process under attack, and the resources that it holds while idle.
 
 use std::cell::{Cell, RefCell};
 
 use skep_tests::liar::Liar;
 use skep_tests::{FreePort, PATIENCE, RawClient, Site, Skep, poll_until};
 
-/// Memory may have grown by so much from one round to the next, in bytes: what an
-/// allocator keeps, and heads in the cache. Half of what one flood sends.
+/// Allowed growth of memory from one round to the next, in bytes: what an allocator keeps, and heads in the
+/// cache. Half of what one flood sends.
 const MEMORY_SLACK: u64 = 32 * 1024 * 1024;
 
-/// The same where one case comes after the other.
+/// The same if cases run one after the other.
 const MEMORY_SLACK_TIGHT: u64 = 8 * 1024 * 1024;
 
-/// When those who lie or stall are given up, in milliseconds.
+/// Timeouts after which peers that lie or stall are disconnected, in milliseconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patience {
-    /// Clients that send or take nothing.
+    /// For clients that send or read nothing.
     client_ms: u64,
-    /// The peer that breaks off in an answer.
+    /// For a peer that stalls within an answer.
     stall_ms: u64,
-    /// The peer that does not answer.
+    /// For a peer that does not answer.
     pub(crate) response_ms: u64,
 }
 
-/// Short enough to wait for many times over, one behind the other.
+/// Short enough to be waited for many times in sequence.
 pub(crate) const BRISK: Patience = Patience { client_ms: 400, stall_ms: 400, response_ms: 1_500 };
 
-/// Long enough for a hundred clients at once beside tests that have hundreds of threads: a head
-/// has its time from the accept on, and the one behind it may have to wait for the processor.
+/// Long enough for a hundred concurrent clients beside tests with hundreds of threads: the timeout of a head
+/// starts with the accept, and the next head may have to wait for the processor.
 pub(crate) const LEAVING: Patience =
     Patience { client_ms: 5_000, stall_ms: 1_500, response_ms: 4_000 };
 
-/// Long enough for hundreds of clients and servers at once that are well and wait for the
-/// processor.
+/// Long enough for hundreds of concurrent clients and correct servers that wait for the processor.
 pub(crate) const PATIENT: Patience =
     Patience { client_ms: 5_000, stall_ms: 600, response_ms: 10_000 };
 
 impl Patience {
-    /// Lines of a config.
+    /// Returns lines of a config.
     fn timeouts(self) -> String {
         let Self { client_ms, .. } = self;
         format!(
@@ -48,13 +47,13 @@ impl Patience {
     }
 }
 
-/// What a process holds when nobody is there.
+/// The resources of an idle process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Rest {
     tasks: u64,
-    /// What is open, but for memory files: the cache has more of them as it fills.
+    /// Open descriptors except for memory files, whose number grows as the cache fills.
     open: Vec<String>,
-    /// Memory and memory files, but for what the cache holds.
+    /// Memory and memory files, minus the content of the cache.
     taken_bytes: u64,
 }
 
@@ -67,7 +66,7 @@ pub(crate) struct Victim {
 }
 
 impl Victim {
-    /// A node that gets its bytes from `liar`.
+    /// Starts a node whose origin is `liar`.
     pub(crate) fn node(liar: Liar, patience: Patience) -> Self {
         let metrics = FreePort::claim();
         let settings = format!(
@@ -84,7 +83,7 @@ impl Victim {
         Self { skep, liar, metrics, _folder: Site::new(), _client_port: None }
     }
 
-    /// A node whose application is `liar`.
+    /// Starts a node whose application server is `liar`.
     pub(crate) fn application(liar: Liar, patience: Patience) -> Self {
         let metrics = FreePort::claim();
         let settings = format!(
@@ -104,7 +103,7 @@ impl Victim {
         Self { skep, liar, metrics, _folder: Site::new(), _client_port: None }
     }
 
-    /// A dispatcher whose only node is `liar`.
+    /// Starts a dispatcher whose only node is `liar`.
     pub(crate) fn dispatcher(liar: Liar, patience: Patience) -> Self {
         let (metrics, port, folder) = (FreePort::claim(), FreePort::claim(), Site::new());
         let text = format!(
@@ -129,18 +128,18 @@ impl Victim {
         it
     }
 
-    /// Who lies to it.
+    /// Returns the server that lies to it.
     pub(crate) fn liar(&self) -> &Liar {
         &self.liar
     }
 
-    /// Waits until nobody is there and says what it holds then.
+    /// Waits until it is idle, and returns the resources that it holds then.
     ///
     /// # Panics
-    /// With what is left, if something stays.
+    /// With the leaked resources, if it does not become idle.
     #[track_caller]
     pub(crate) fn rest(&self, behind: &str) -> Rest {
-        // What is kept for later is not left over: both sides close it.
+        // Pooled connections are no leak: both sides close them.
         self.liar.hang_up();
         let left = Cell::new(Vec::new());
         let look = || {
@@ -165,7 +164,7 @@ impl Victim {
         assert!(waited.is_ok(), "behind {behind} it still has: {:?}", left.take());
         let cached = self.metric("skep_cache_alive_bytes").unwrap_or(0);
         let tasks = self.metric("skep_tasks").expect("a gauge");
-        // What asked for these numbers has a socket there, too, until its end is seen.
+        // The connection of the metrics request counts too until its end is noticed.
         poll_until(PATIENCE, "the metrics' connections are closed", || {
             self.skep.connections_to(self.metrics.address()) == 0
         });
@@ -176,13 +175,13 @@ impl Victim {
         }
     }
 
-    /// Waits until it holds no more than it did `before`.
+    /// Waits until it holds no more than `before`.
     #[track_caller]
     pub(crate) fn assert_rests(&self, before: &Rest, behind: &str) {
         self.assert_within(before, MEMORY_SLACK, behind);
     }
 
-    /// The same where little may have changed: behind one case, or more of the same.
+    /// Like [`Self::assert_rests`], where little may have changed: after one case, or repeated cases.
     #[track_caller]
     pub(crate) fn assert_rests_tightly(&self, before: &Rest, behind: &str) {
         self.assert_within(before, MEMORY_SLACK_TIGHT, behind);
@@ -213,7 +212,7 @@ impl Victim {
     }
 }
 
-/// What must be 0 when nobody is there.
+/// Metrics that must be 0 when idle.
 const HELD: &[&str] = &[
     "skep_connections_open",
     "skep_requests_in_flight",
@@ -236,7 +235,7 @@ impl Rest {
     }
 }
 
-/// The value of one sample; `name` with its labels.
+/// Returns the value of one sample; `name` includes its labels.
 fn value(text: &str, name: &str) -> Option<u64> {
     let of = |line: &str| line.strip_prefix(name)?.strip_prefix(' ')?.parse::<f64>().ok();
     text.lines().find_map(of).map(|value| value as u64)

@@ -1,4 +1,4 @@
-//! Nodes that share their memories: one fill for all, right bytes whatever dies.
+//! Nodes that share their caches: one fill for all, and correct bytes whichever process dies.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -40,10 +40,10 @@ fn what_one_node_has_read_the_others_get_from_it() {
         return;
     }
     assert!(statuses.iter().all(|it| it == "skep; hit; detail=peer"), "{statuses:?}");
-    // What another keeps, too, is to leave first.
+    // Segments with a copy on another node are evicted first.
     let redundant = |node| cluster.metric(node, "skep_cache_redundant_bytes");
     let all = 5 + large.len() as u64;
-    // Each of five segments takes a little beside its bytes.
+    // Each of five segments has a small overhead.
     let is_all = |bytes: u64| (all..all + 5 * 1024).contains(&bytes);
     let redundant = ["node-1", "node-2", "node-3"].map(redundant);
     assert!(redundant[0] == 0 && is_all(redundant[1]) && is_all(redundant[2]), "{redundant:?}");
@@ -91,7 +91,7 @@ fn a_changed_file_is_new_everywhere_and_versions_never_mix() {
 
 #[test]
 fn a_change_that_the_kernel_does_not_tell_of_is_seen_by_default_too() {
-    // The folder that is watched is that of the link, and nothing changes there.
+    // The watched folder is that of the link, where nothing changes.
     let site = Site::new().with("elsewhere/file", version(1, 20_000));
     site.link("shown", "elsewhere/file");
     let cluster = CacheCluster::start(1, 2, site, "");
@@ -140,7 +140,7 @@ fn nodes_die_under_load_and_every_byte_is_right() {
     for number in 0..60 {
         site = site.with(&format!("f{number}"), version(number, 1_000 + 9_973 * number as usize));
     }
-    // Less than all of it, so that nodes evict and fetch all the time.
+    // Less than the total, so that nodes evict and fetch all the time.
     let mut cluster = CacheCluster::start(2, 4, site, "size_bytes_max = \"4MiB\"");
     let load = |node: &str| {
         let mut load = Load::on(cluster.outer(node)).threads(2);
@@ -157,7 +157,7 @@ fn nodes_die_under_load_and_every_byte_is_right() {
         loads.iter().for_each(|load| load.wait_for_more(500));
         cluster.run(victim);
         loads.iter().for_each(|load| load.wait_for_more(500));
-        // Those that live on have others to ask.
+        // The surviving nodes have peers to fetch from.
         for number in 0..60 {
             let body = cluster.get("node-3", &format!("/f{number}")).body;
             assert_same(&body, &version(number, 1_000 + 9_973 * number as usize));
@@ -176,7 +176,7 @@ fn garbage_and_strangers_get_nothing_and_harm_nobody() {
     for name in ["node-1", "node-2", "dispatcher-1"] {
         for garbage in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0xff; 4096], &[0; 64], b"x"] {
             let mut stream = TcpStream::connect(cluster.inner(name)).unwrap();
-            // It may be closed before all is written.
+            // The connection may be closed before all is written.
             let _ = stream.write_all(garbage);
         }
     }
@@ -184,7 +184,7 @@ fn garbage_and_strangers_get_nothing_and_harm_nobody() {
         assert_same(&cluster.get(node, "/file").body, &version(1, 100_000));
     }
     cluster.wait_asked(1);
-    // Both are, or are again: a link ends where a machine is too busy for a word.
+    // Links may have been re-established: a link ends if a machine is too busy to send keepalives.
     cluster.wait_linked(2);
 }
 
@@ -202,13 +202,13 @@ fn a_large_file_streams_through_small_memories_and_seeks_start_at_once() {
         assert_same(&response.body, &body[at..at + 1000]);
     };
     part("node-1", 19 * SEGMENT + 5);
-    // Only the segment that was asked for.
+    // Only the requested segment.
     cluster.wait_sum(ORIGIN, 1);
     assert_same(&cluster.get("node-2", "/film").body, &body);
     for at in 0..20 {
         part(["node-1", "node-3", "node-4"][at % 3], at * SEGMENT + 77);
     }
-    // Nodes that read it all have dropped parts of it again.
+    // Nodes that read all of it have evicted parts of it again.
     let fills = cluster.sum(ORIGIN);
     assert!(fills <= 40, "{fills} fills of 20 segments");
 }

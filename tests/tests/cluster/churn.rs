@@ -1,6 +1,5 @@
-//! Nodes are killed, drained and added and objects change, while every byte of
-//! every reply is compared: `skep-lab verify`, which takes any number of replies,
-//! with a small one.
+//! Nodes are killed, drained and added and objects change, while every byte of every reply is compared:
+//! `skep-lab verify`, with a small number of replies.
 
 use std::process::Command;
 use std::time::Duration;
@@ -10,10 +9,10 @@ use skep_tests::direct::{figure, root_or_skip};
 
 const REPLIES: &str = "40000";
 
-/// Time from an event to the next.
+/// Time between two events.
 const STEP_MS: &str = "600";
 
-/// Far above what so many replies take.
+/// Far above the time that the replies take.
 const DEADLINE: Duration = Duration::from_secs(600);
 
 #[test]
@@ -21,7 +20,7 @@ fn no_reply_is_wrong_mixed_or_old_while_nodes_come_and_go_and_objects_change() {
     if !root_or_skip() {
         return;
     }
-    // Built with the workspace, as `skep` is.
+    // Built with the workspace, like `skep`.
     let lab = Skep::binary().with_file_name("skep-lab");
     assert!(lab.exists(), "no {}: run `cargo build -p skep-lab` first", lab.display());
     let mut command = Command::new(lab);

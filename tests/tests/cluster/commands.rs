@@ -1,5 +1,4 @@
-//! `skep up` and the commands that look after a cluster: status, top, node,
-//! service, reload.
+//! `skep up` and the commands that operate a cluster: status, top, node, service, reload.
 
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
@@ -12,7 +11,7 @@ use skep_tests::{
     ClientError, Crowd, Finished, FreePort, Load, PATIENCE, RawClient, Site, Skep, poll_until,
 };
 
-/// A cluster with a runtime folder of its own, so that commands find this one.
+/// A cluster with its own runtime folder, so that commands find this one.
 struct Cluster {
     skep: Skep,
     runtime: Site,
@@ -20,7 +19,7 @@ struct Cluster {
     _site: Site,
 }
 
-/// `skep ARGUMENTS` with a runtime folder.
+/// Returns the command `skep ARGUMENTS` with a runtime folder.
 fn skep(runtime: &Site, arguments: &[&str]) -> Command {
     let mut command = Command::new(Skep::binary());
     command.args(arguments).env("XDG_RUNTIME_DIR", runtime.root()).env_remove("SKEP_SOCKET");
@@ -62,7 +61,7 @@ impl Cluster {
         Skep::start_command(&mut skep(&self.runtime, arguments)).finish()
     }
 
-    /// Standard output of a command that must go well.
+    /// Returns the standard output of a command that must succeed.
     #[track_caller]
     fn ok(&self, arguments: &[&str]) -> String {
         let finished = self.run(arguments);
@@ -76,7 +75,7 @@ impl Cluster {
         serde_json::from_str(&self.ok(&arguments)).unwrap()
     }
 
-    /// A node of `skep node list`.
+    /// Returns a node of `skep node list`.
     #[track_caller]
     fn node(&self, name: &str) -> Option<Value> {
         let nodes = self.json(&["node", "list"]);
@@ -94,7 +93,7 @@ impl Cluster {
         Load::on(self.address).get("/a.txt", "aaa").threads(2)
     }
 
-    /// Process of a member.
+    /// Returns the process ID of a member.
     fn pid_of(&self, name: &str) -> Option<Pid> {
         children(self.skep.pid()).into_iter().find(|pid| {
             let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -115,7 +114,7 @@ fn is_gone(pid: Pid) -> bool {
     stat.is_empty() || stat.contains(") Z ")
 }
 
-/// What is left in a runtime folder.
+/// Returns the remaining entries of a runtime folder.
 fn left_in(runtime: &Site) -> Vec<PathBuf> {
     fs::read_dir(runtime.root()).unwrap().map(|entry| entry.unwrap().path()).collect()
 }
@@ -154,7 +153,7 @@ fn the_address_and_how_to_end_it_are_said_last_and_logs_only_if_asked_for() {
     for verbose in [false, true] {
         let (runtime, site) = (Site::guarded(), site());
         let mut command = Command::new("sh");
-        // As on a terminal: both outputs in one.
+        // As on a terminal: both outputs in one stream.
         command.args(["-c", "exec \"$@\" 2>&1", "sh"]).arg(Skep::binary());
         command.args(["up", site.root().to_str().unwrap(), "--nodes", "2", "--admin", "off"]);
         command.args(["--listen", "127.0.0.1:0"]).args(verbose.then_some("--verbose"));
@@ -276,7 +275,7 @@ fn kill_9_takes_the_children_along_and_the_next_cluster_cleans_up() {
     cluster.skep.wait_exit(PATIENCE);
     poll_until(PATIENCE, "the children end", || pids.iter().all(|pid| is_gone(*pid)));
     assert!(!left_in(&cluster.runtime).is_empty());
-    // The next command that looks for a cluster cleans up.
+    // The next command that looks for a cluster removes stale entries.
     assert_failed(&cluster.run(&["status"]), &["no cluster answers"]);
     assert_nothing_left(&cluster.runtime);
     let Cluster { runtime, .. } = cluster;
@@ -314,7 +313,7 @@ fn what_cannot_start_is_one_sentence_and_leaves_nothing() {
 #[test]
 fn several_clusters_run_side_by_side_and_the_newest_is_asked() {
     let first = Cluster::up(&["--nodes", "1", "--policy", "random"]);
-    // The second lives in the first one's folder.
+    // The second one uses the first one's folder.
     let site = site();
     let arguments =
         ["up", site.root().to_str().unwrap(), "--nodes", "2", "--listen", "127.0.0.1:0"];
@@ -365,7 +364,7 @@ fn nodes_come_and_go_under_load() {
     assert_eq!(cluster.json(&["node", "weight", "extra", "3"])[0]["weight"], 3);
     cluster.ok(&["node", "remove", "extra"]);
     poll_until(PATIENCE, "extra is gone", || cluster.node("extra").is_none());
-    // Its name is free when the command says so.
+    // The command returns once the name is free again.
     for _ in 0..3 {
         cluster.ok(&["node", "add", "extra", &address]);
         cluster.wait_for_state("extra", "up");
@@ -448,7 +447,7 @@ fn the_api_over_tcp_reads_without_a_token_and_changes_nothing() {
 
 #[test]
 fn half_sent_requests_keep_no_command_out() {
-    /// Many times the places.
+    /// Far more than the available slots.
     const HALVES: usize = 2_000;
     let Some(_crowd) = Crowd::of(HALVES as u64) else { return };
     let port = FreePort::claim();

@@ -1,4 +1,5 @@
-//! A/B tests of policies: clients in turn, groups of nodes, counts, and what survives the dispatcher.
+//! A/B tests of policies: alternating clients, groups of nodes, counts, and
+//! what the other dispatcher keeps when one dies.
 
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
@@ -12,7 +13,7 @@ use socket2::{Domain, Socket, Type};
 const NODES: [&str; 2] = ["node-1", "node-2"];
 const ARMS: [&str; 2] = ["--arm=a=round-robin:node-1", "--arm=b=least-outstanding:node-2"];
 
-/// Two dispatchers, each at an address of its own, and two nodes.
+/// Two dispatchers, each at its own address, and two nodes.
 struct Cluster {
     daemons: Vec<(&'static str, Skep)>,
     folder: Site,
@@ -47,7 +48,7 @@ impl Cluster {
             if n < 2 && !gates.contains(&name) {
                 continue;
             }
-            // Each dispatcher has an address for clients: no machine takes the other's over here.
+            // Each dispatcher has its own address for clients: there is no failover here.
             let listen = at(n.min(1), 0);
             let service = format!(
                 "[[service]]\nname = \"web\"\nlisten = \"{listen}\"\nnode_header = true\n\
@@ -76,7 +77,7 @@ impl Cluster {
         Skep::start_command(&mut command).finish()
     }
 
-    /// What a command says of a dispatcher.
+    /// Returns the output of a command at a dispatcher.
     #[track_caller]
     fn ok(&self, gate: &str, arguments: &[&str]) -> String {
         let finished = self.run(gate, arguments);
@@ -103,7 +104,7 @@ impl Cluster {
         &self.daemons.iter().find(|(it, _)| *it == name).unwrap().1
     }
 
-    /// The node that answers the client 127.0.1.N at a dispatcher.
+    /// Returns the node that answers the client 127.0.1.N at a dispatcher.
     #[track_caller]
     fn node_for(&self, gate: &str, client: u8) -> String {
         let mut connection = connect_from(client, self.daemon(gate).address());
@@ -112,7 +113,7 @@ impl Cluster {
         response.header("x-skep-node").unwrap().to_owned()
     }
 
-    /// Clients and requests of each arm.
+    /// Returns the numbers of clients and requests of each arm.
     fn counts(&self, gate: &str) -> Vec<(u64, u64)> {
         let shown = self.compare(gate);
         let arms = shown["arms"].as_array().unwrap().iter();
@@ -137,7 +138,7 @@ fn clients_take_turns_between_arms_and_stay_while_policies_are_switched() {
     cluster.ok("gate-1", &["policy", "compare", "web", "start", ARMS[0], ARMS[1]]);
     let first: Vec<String> = (1..=8).map(|client| cluster.node_for("gate-1", client)).collect();
     assert_eq!(first, ["node-1", "node-2"].repeat(4));
-    // The same clients in another order; and the one whose connection is older than the test.
+    // The same clients in another order, and one whose connection is older than the test.
     let again: Vec<String> =
         (1..=8).rev().map(|client| cluster.node_for("gate-1", client)).collect();
     assert_eq!(again, ["node-2", "node-1"].repeat(4));

@@ -1,4 +1,4 @@
-//! Compressed variants in a cluster: one compression for all nodes that mean the same bytes.
+//! Compressed variants in a cluster: one compression for all nodes with the same bytes.
 
 use skep_tests::app::{App, response};
 use skep_tests::cache::{CacheCluster, OWN_NAME};
@@ -21,7 +21,7 @@ fn cluster(site: Site, lines: &str) -> CacheCluster {
     CacheCluster::start_of(1, NODES, site, lines, "")
 }
 
-/// Of a folder that all nodes see.
+/// Starts a cluster with a folder that all nodes share.
 fn shared(site: Site) -> CacheCluster {
     let root = site.root().display().to_string();
     cluster(site, &format!("root = \"{root}\"\ncontent = \"shared\"\n{COMPRESS}"))
@@ -33,8 +33,8 @@ fn asking(cluster: &CacheCluster, number: usize, target: &str) -> RawClient {
     client
 }
 
-/// A reply that is encoded: a client that would have to wait for the variant for more than a second gets plain
-/// bytes, and may ask again.
+/// Returns an encoded reply: a client that would have to wait for the variant for more than a second gets
+/// plain bytes, and the request is repeated.
 fn encoded(mut reply: Response, client: &mut RawClient, target: &str) -> Response {
     poll_until(PATIENCE, "the variant is made", || {
         if reply.header("content-encoding").is_none() {
@@ -45,7 +45,8 @@ fn encoded(mut reply: Response, client: &mut RawClient, target: &str) -> Respons
     reply
 }
 
-/// What so many clients of each node get at a time, which is the same variant.
+/// Sends requests by this number of clients of each node at a time, and returns the reply, which must be the
+/// same for all.
 #[track_caller]
 fn ask_all(cluster: &CacheCluster, clients: usize, target: &str) -> Response {
     let numbers = (0..clients).flat_map(|_| 1..=NODES);
@@ -67,12 +68,12 @@ fn a_file_of_all_nodes_is_compressed_once() {
     let first = ask_all(&cluster, 8, "/page.html");
     assert!(first.body.len() < page(20_000).len() / 4);
     cluster.assert_asked(cluster.sum(MADE), 1);
-    // It is in the memory of each, whichever made it.
+    // All nodes have it in memory, whichever one compressed it.
     if !cluster.has_doubts(0) {
         ask_all(&cluster, 1, "/page.html");
         assert_eq!(cluster.sum(MADE), 1);
     }
-    // A purge is of all variants.
+    // A purge removes all variants.
     cluster.purge("dispatcher-1", &["http://test/page.html"]);
     assert!(ask_all(&cluster, 2, "/page.html").body == first.body);
     cluster.assert_asked(cluster.sum(MADE), 2);
@@ -95,7 +96,7 @@ fn a_stored_response_is_computed_once_and_compressed_once() {
     cluster.assert_asked(cluster.sum(MADE), 1);
 }
 
-/// Of which each node has a part.
+/// Each node has a part of the file.
 #[test]
 fn a_file_of_one_disk_is_compressed_once_for_all() {
     let names = (1..=NODES).map(|number| format!("node-{number}/page-{number}.html"));
@@ -113,7 +114,7 @@ fn a_file_of_one_disk_is_compressed_once_for_all() {
 
 #[test]
 fn what_one_node_found_useless_the_others_do_not_try() {
-    // No two bytes of it are in any order.
+    // Incompressible bytes.
     let mut state = 1_u64;
     let noise: Vec<u8> = std::iter::repeat_with(|| {
         state ^= state << 13;
@@ -132,7 +133,7 @@ fn what_one_node_found_useless_the_others_do_not_try() {
     cluster.assert_asked(cluster.sum(USELESS), 1);
 }
 
-/// Two nodes may have different files of one name, time and size.
+/// Two nodes may have different files with the same name, time and size.
 #[test]
 fn files_of_one_node_are_compressed_by_it_alone() {
     let site = Site::new().with("page.html", page(2000));

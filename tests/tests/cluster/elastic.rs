@@ -1,4 +1,4 @@
-//! Elasticity: nodes come and go with the load, and no request notices.
+//! Elasticity: the number of nodes follows the load, and no request fails.
 
 use std::net::SocketAddr;
 
@@ -7,10 +7,10 @@ use skep_tests::{PATIENCE, RawClient, Site, Skep, poll_until, promtool};
 
 const GATE: &str = "dispatcher-1";
 
-/// More than all buffers between a node's memory and a client hold.
+/// More than all buffers between a node's memory and a client.
 const BIG_BYTES: usize = 64 << 20;
 
-/// One request for each node, and windows as short as they can be.
+/// A target of one request per node, and the shortest windows.
 const ELASTIC: &str = "[service.health]\ninterval_ms = \"1s\"\ntimeout_ms = \"1s\"\nfall = 10\n\
     [service.elastic]\nenabled = true\ntarget_requests = 1\ninterval_ms = 100\n\
     scale_out_window_ms = 0\nscale_in_window_ms = 300\nstep_in_nodes_max = 3\n";
@@ -21,7 +21,7 @@ fn cluster(elastic: &str) -> CacheCluster {
     CacheCluster::start_of(1, 4, site, &lines, "")
 }
 
-/// Nodes in a state of elasticity, by the metrics.
+/// Returns the number of nodes in a state of elasticity, from the metrics.
 fn nodes(cluster: &CacheCluster, state: &str) -> usize {
     let metric = format!("skep_elastic_nodes{{service=\"web\",state=\"{state}\"}} ");
     let metrics = cluster.metrics(GATE);
@@ -34,7 +34,7 @@ fn wait(cluster: &CacheCluster, state: &str, count: usize) {
     poll_until(PATIENCE, &format!("{count} nodes are {state}"), || nodes(cluster, state) == count);
 }
 
-/// A client that has asked for much and reads nothing of it.
+/// A client that has requested a large file and does not read it.
 fn waiting(address: SocketAddr) -> RawClient {
     let mut client = RawClient::connect(address);
     client.send_request("GET", "/big", &[("Connection", "close")]);
@@ -53,7 +53,7 @@ fn nodes_come_with_the_load_and_go_with_it_and_no_request_fails() {
     for _ in 0..20 {
         RawClient::connect(address).get("/small").assert_status(200);
     }
-    // Those that are on nodes which drain end as well.
+    // Requests on draining nodes complete as well.
     for mut client in clients.drain(..) {
         client.try_head().unwrap().assert_status(200);
         assert_eq!(client.read_to_close().len(), BIG_BYTES);
@@ -69,7 +69,7 @@ fn nodes_come_with_the_load_and_go_with_it_and_no_request_fails() {
 fn what_an_operator_drains_and_resumes_stands() {
     let cluster = cluster(ELASTIC);
     wait(&cluster, "off", 3);
-    // The one that serves: another one takes its place.
+    // The serving node: another one replaces it.
     let drained = cluster.skep(GATE, &["node", "drain", "node-1"]);
     assert_eq!(drained.code, Some(0), "{}", drained.stderr);
     poll_until(PATIENCE, "another node serves", || {
@@ -77,7 +77,7 @@ fn what_an_operator_drains_and_resumes_stands() {
     });
     RawClient::connect(cluster.outer(GATE)).get("/small").assert_status(200);
     cluster.wait_state(GATE, "node-1", "drained");
-    // Resumed by hand, those that elasticity drained serve, and go again.
+    // After a manual resume, the nodes that elasticity drained serve, and are drained again.
     let resumed = cluster.skep(GATE, &["node", "resume", "node-1"]);
     assert_eq!(resumed.code, Some(0), "{}", resumed.stderr);
     wait(&cluster, "off", 3);
@@ -99,7 +99,7 @@ fn a_node_that_is_off_is_the_operators_once_it_is_drained() {
 
 #[test]
 fn another_node_serves_at_once_when_the_only_one_is_gone() {
-    // No decision comes before the end of the test.
+    // No decision is made before the end of the test.
     let slow = ELASTIC.replace("interval_ms = 100\n", "interval_ms = 600000\n");
     let slow = slow.replace("scale_in_window_ms = 300\n", "scale_in_window_ms = 0\n");
     let mut cluster = cluster(ELASTIC);

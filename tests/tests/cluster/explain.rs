@@ -1,4 +1,4 @@
-//! `skep cache explain`: why each node keeps what a URL leads to, or does not.
+//! `skep cache explain`: why each node caches the object of a URL, or does not.
 
 use serde_json::Value;
 use skep_tests::app::{AppRequest, response};
@@ -9,7 +9,7 @@ use skep_tests::{PATIENCE, RawClient, Site, poll_until};
 
 use super::pool_cache::{NODES, app, cluster, node};
 
-/// What each node says of a URL, by its number from 1.
+/// Returns the report of each node for a URL, in the order of their numbers.
 fn explain(cluster: &CacheCluster, arguments: &[&str]) -> Vec<Value> {
     let arguments = [&["cache", "explain", "--json", "--direct"], arguments].concat();
     let done = cluster.skep("dispatcher-1", &arguments);
@@ -25,7 +25,7 @@ fn of(cluster: &CacheCluster, number: usize, path: &str) -> Value {
     explain(cluster, &[&url]).swap_remove(number - 1)
 }
 
-/// Verdict, the rule's token and section.
+/// Returns the verdict, the rule's token and section.
 fn verdict(cache: &Value) -> [&str; 3] {
     let text = |value: &'_ Value| -> &'static str {
         Box::leak(value.as_str().unwrap_or_default().to_owned().into_boxed_str())
@@ -38,7 +38,7 @@ fn ask(cluster: &CacheCluster, number: usize, path: &str, fields: &[(&str, &str)
     client.request("GET", path, fields).assert_status(200);
 }
 
-/// A page that says by its path whether it may be stored.
+/// A page whose path determines whether it may be stored.
 fn by_path(request: &AppRequest) -> Vec<u8> {
     let fields = match request.line().split(' ').nth(1).unwrap() {
         "/fresh" => "Cache-Control: max-age=600\r\n",
@@ -80,7 +80,7 @@ fn each_rule_is_told_by_its_section_from_the_live_path() {
     assert_eq!((&stored["segments"], &stored["segments_here"]), (&1.into(), &1.into()));
     assert!((590..=600).contains(&stored["ttl_s"].as_i64().unwrap()), "{stored}");
     assert_eq!((&stored["from_peer"], &here["judged"]["stored"]), (&false.into(), &true.into()));
-    // The other nodes do not know of it until somebody asks them.
+    // The other nodes learn of it only with a request.
     assert_eq!(verdict(&of(&cluster, 2, "/fresh")), ["fetched", "uri-miss", "RFC 9211 2.2"]);
     ask(&cluster, 2, "/fresh", &[]);
     assert_eq!(of(&cluster, 2, "/fresh")["variants"][0]["from_peer"], true);
@@ -156,7 +156,7 @@ fn origins_and_files_are_explained_too() {
         site.root().display(),
         origin.line()
     );
-    // However long this takes, the file counts as checked.
+    // A large interval, so that the file counts as checked for the whole test.
     let cluster = CacheCluster::start_of(1, 2, site, &lines, "check_interval_ms = \"60s\"");
     let seen = |path: &str| verdict(&of(&cluster, 1, path)).map(str::to_owned);
     assert_eq!(seen("/f"), ["fetched", "file", "policy"]);
@@ -181,14 +181,14 @@ fn who_does_not_answer_is_named() {
     assert_eq!(done.code, Some(1), "{}", done.stdout);
     assert!(done.stderr.contains("node-1 is not linked"), "{}", done.stderr);
     assert!(done.stdout.contains("node-2: fetched"), "{}", done.stdout);
-    // It does not say that it knows such questions.
+    // It does not advertise support of such requests.
     let coordinator = ("dispatcher-1", cluster.inner("dispatcher-1"));
     let _earlier = FakeNode::join("node-1", coordinator, Greeting::Right, |_, _| None);
     cluster.wait_linked(2);
     let done = cluster.skep("dispatcher-1", &["cache", "explain", "http://test/f"]);
     assert_eq!(done.code, Some(1));
     assert!(done.stderr.contains("node-1 runs an earlier build"), "{}", done.stderr);
-    // A node answers for itself.
+    // A node can be asked directly.
     let own = cluster.skep("node-2", &["cache", "explain", "http://test/f"]);
     assert_eq!(own.code, Some(0), "{}", own.stderr);
     let wrong = cluster.skep("dispatcher-1", &["cache", "explain", "/f"]);

@@ -1,5 +1,5 @@
-//! Other machines of the cluster that lie, stall or die: clients get the right
-//! bytes, a counter tells, and all goes on.
+//! Other machines of the cluster that lie, stall or die: clients receive correct bytes, a counter increases,
+//! and the cluster continues to work.
 
 use std::collections::{HashMap, HashSet};
 use std::thread;
@@ -18,17 +18,16 @@ use skep_wire::cache::{
     ToCoordinator,
 };
 
-/// Bytes of a chunk on its way between nodes.
+/// Size of a chunk transferred between nodes.
 const CHUNK: usize = 256 << 10;
 
-/// Two chunks and a bit.
+/// Two full chunks and a partial one.
 const LEN: usize = 2 * CHUNK + 7_777;
 
-/// What becomes of a fetch from a node, by the counter that tells.
+/// The outcome of a fetch from a node, as a metric.
 type Outcome = &'static str;
 
-/// What a node may do instead of sending a file of three chunks, and what is
-/// counted.
+/// Ways of a node to fail to send a file of three chunks, with the counted outcome.
 fn faults(bytes: &[u8]) -> Vec<(&'static str, Outcome, Said)> {
     let [first, second, third] =
         [0, 1, 2].map(|n| &bytes[n * CHUNK..bytes.len().min((n + 1) * CHUNK)]);
@@ -60,12 +59,12 @@ fn faults(bytes: &[u8]) -> Vec<(&'static str, Outcome, Said)> {
     ]
 }
 
-/// The chunks behind the first `chunks` ones, without a reply before them.
+/// Sends the chunks after the first `chunks` ones, without a reply before them.
 fn whole_after(bytes: &[u8], chunks: usize) -> Said {
     bytes[chunks * CHUNK..].chunks(CHUNK).fold(Said::default(), Said::chunk)
 }
 
-/// A fake node of `cluster`, its coordinator's choice for `scripts`' segments.
+/// A fake node of `cluster` that the coordinator prefers for the segments of `scripts`.
 fn fake_holder(
     cluster: &CacheCluster,
     name: &str,
@@ -80,19 +79,19 @@ fn fake_holder(
     fake
 }
 
-/// The segment that another node wants.
+/// Returns the segment of a fetch by another node.
 fn fetched(request: &PeerRequest) -> Option<SegmentName> {
     if let PeerRequest::Fetch { name, .. } = request { Some(*name) } else { None }
 }
 
-/// Waits until the coordinator knows of so many segments.
+/// Waits until the coordinator's directory has this number of segments.
 fn wait_known(cluster: &CacheCluster, segments: u64) {
     poll_until(PATIENCE, &format!("{segments} segments are known"), || {
         cluster.coordinator("dispatcher-1")["segments"].as_u64() == Some(segments)
     });
 }
 
-/// Gets all files at once, at a node each; all bytes must be right.
+/// Requests all files at once at a node; all bytes must be correct.
 fn get_all(cluster: &CacheCluster, node: &str, names: &[&str], body: &[u8]) {
     thread::scope(|scope| {
         for name in names {
@@ -119,38 +118,38 @@ fn a_node_that_lies_or_stalls_costs_a_detour() {
     get_all(&cluster, "node-1", &names, &body);
     let wanted = |outcome| faults.iter().filter(|(_, it, _)| *it == outcome).count() as u64;
     let [lost, got, wrong] = [LOST, PEER, DIRECTORY_ERROR].map(wanted);
-    // A refusal is one, whatever its reason.
+    // A directory error is counted as a refusal too.
     let refused = wanted(REFUSED) + wrong;
     let ended = || [LOST, PEER, REFUSED].iter().map(|it| cluster.sum(it)).sum();
     wait_count("ends of fetches", faults.len() as u64, ended);
-    // What was not to be had was read.
+    // Segments that the peer did not deliver were read from the disk.
     let from_disk = faults.len() as u64 - got;
     let planned = lost + refused + wrong;
     let had = || cluster.sum(PEER) + cluster.sum(ORIGIN);
     wait_count("files from anywhere", faults.len() as u64, had);
     cluster.assert_asked_beside(cluster.sum(ORIGIN), from_disk, planned);
-    // A fake node that is not let run is lost, whatever it has to say.
+    // A fake node that is not scheduled in time is counted as lost, whatever its script.
     assert!(cluster.sum(LOST) >= lost && cluster.sum(PEER) > 0);
     if cluster.sum(LOST) == lost {
         let counts = [PEER, REFUSED, DIRECTORY_ERROR].map(|it| cluster.sum(it));
         assert_eq!(counts, [got, refused, wrong]);
     }
-    // What came right before the fault was not read again.
+    // Correct bytes received before the fault were not read again.
     let bytes = || cluster.sum(ORIGIN_BYTES) + cluster.sum(PEER_BYTES);
     wait_count("bytes from anywhere", (faults.len() * LEN) as u64, bytes);
     assert!(cluster.sum(PEER_BYTES) > 2 * LEN as u64, "some chunks were right");
-    // Each was asked about once; a connection that was closed deserves a second try.
+    // Each segment was requested once; a closed connection allows one retry.
     assert!(fake.asked().len() <= 2 * faults.len(), "{} fetches", fake.asked().len());
     drop(fake);
     cluster.wait_linked(2);
     get_all(&cluster, "node-2", &names, &body);
-    // Node-1 has them all.
+    // Node-1 has all of them.
     cluster.assert_asked_beside(cluster.sum(ORIGIN), from_disk, planned);
 }
 
 #[test]
 fn a_node_with_room_that_does_not_fill_costs_a_detour() {
-    /// Segments: more than a node's memory has room for.
+    /// Number of segments: more than fit into a node's memory.
     const SEGMENTS: usize = 20;
     let body = version(1, SEGMENTS * SEGMENT);
     let segment = |index: usize| &body[index * SEGMENT..(index + 1) * SEGMENT];
@@ -188,7 +187,7 @@ fn a_node_with_room_that_does_not_fill_costs_a_detour() {
     assert!(asked >= stories.len(), "each story was told: {asked}");
     let remote_fills = cluster.sum(REMOTE_FILLS);
     assert!(remote_fills > 0 && remote_fills < SEGMENTS as u64 / 2, "{remote_fills}");
-    // Or more: what leaves so small a memory before it is asked for is read again.
+    // Or more: a segment evicted from so small a memory before it is requested is read again.
     let from_disk = || cluster.sum(ORIGIN) >= SEGMENTS as u64 - remote_fills;
     poll_until(PATIENCE, "what the other did not give is read", from_disk);
 }
@@ -243,12 +242,12 @@ fn where_one_of_two_holders_fails_the_other_is_asked_and_no_disk() {
             == 2
     });
     get_all(&cluster, "node-2", &names, &body);
-    // Which of two is named first is chance: that it never is this one, too small a one.
+    // Which of two holders is listed first is random; that it is never this one is too unlikely to occur.
     let asked: HashSet<SegmentName> = fake.asked().iter().filter_map(fetched).collect();
     assert!(!asked.is_empty());
     let in_vain = |name| match stories[name].1 {
         PEER => 0,
-        // Of a refusal, and told.
+        // Counted as a refusal and as a directory error.
         DIRECTORY_ERROR => 2,
         _ => 1,
     };
@@ -275,7 +274,7 @@ fn a_leader_that_lies_or_falls_silent_is_followed_by_the_next_one_at_the_offset(
     let fake = FakeNode::join("node-9", coordinator, Greeting::Right, move |name, _| {
         scripts.get(&name).cloned()
     });
-    // It gets the leases, and renews them while it does nothing.
+    // It gets the leases, and renews them without filling anything.
     let mut leases = Vec::new();
     for segment in segments {
         let CoordinatorAnswer::Grant { lease } = fake.ask(segment, LEN as u32) else {
@@ -288,25 +287,25 @@ fn a_leader_that_lies_or_falls_silent_is_followed_by_the_next_one_at_the_offset(
     }
     let names = stories.map(|(name, _)| name);
     get_all(&cluster, "node-1", &names, &body);
-    // Node-1 became the leader of each, and said why.
+    // Node-1 became the leader of each segment, and reported why.
     cluster.wait_sum(ORIGIN, 4);
     cluster.wait_sum(DIRECTORY_ERROR, 4);
     cluster.wait_sum(PEER_BYTES, 3 * CHUNK as u64);
     cluster.wait_sum(ORIGIN_BYTES, (4 * LEN - 3 * CHUNK) as u64);
-    // What it says of its leases now counts no more.
+    // Its reports about its leases are ignored now.
     leases.iter().for_each(|&lease| fake.tell(&ToCoordinator::Ended { lease, is_held: true }));
     wait_known(&cluster, 4);
-    // By node-1, of each, and told.
+    // Counted by node-1 for each file as a refusal and as a directory error.
     let planned = 2 * names.len() as u64;
     get_all(&cluster, "node-2", &names, &body);
     cluster.assert_asked_beside(cluster.sum(ORIGIN), 4, planned);
 }
 
-/// What the head of a target of `origin`'s site is called by all nodes.
+/// Returns the name that all nodes use for the head of a target of `origin`'s site.
 fn head_name(origin: &Origin, target: &str) -> SegmentName {
     let site = format!("origins {} as None", origin.url());
     let (site, target) = (site.as_bytes(), target.as_bytes());
-    // By a hash of how the route asks.
+    // Includes a hash of how the route requests it.
     let kind = ObjectName::head(b"", b"", b"head of *, fresh for 1000 ms", PurgeStamp::NONE).0;
     ObjectName::head(site, target, &kind, PurgeStamp::NONE)
 }
@@ -314,7 +313,7 @@ fn head_name(origin: &Origin, target: &str) -> SegmentName {
 #[test]
 fn who_does_not_answer_for_a_head_is_told_of_only_if_it_leads() {
     let late = || Said::default().hang();
-    // What a holder does, what a leader does; and how often the directory was wrong.
+    // Behaviour of a holder, behaviour of a leader, and the number of directory errors.
     let stories = [
         ("/late", Some(late()), None, 0),
         ("/garbage", Some(Said::bytes([0xff; 4096])), None, 0),
@@ -337,7 +336,7 @@ fn who_does_not_answer_for_a_head_is_told_of_only_if_it_leads() {
     for (target, _, leader, wrong) in stories {
         let before = cluster.sum(DIRECTORY_ERROR);
         if leader.is_some() {
-            // For some seconds.
+            // The lease lasts for some seconds.
             assert!(matches!(
                 fake.ask(head_name(&origin, target), 0),
                 CoordinatorAnswer::Grant { .. }
@@ -369,24 +368,24 @@ fn who_offers_a_sole_replica_and_does_not_give_it_keeps_nobody_waiting() {
         let offered = scope.spawn(|| offer(a));
         poll_until(PATIENCE, "it is being taken over", || !fake.asked().is_empty());
         get_all(&cluster, "node-1", &["a"], &body);
-        // Read from the disk meanwhile.
+        // Meanwhile, the segment was read from the disk.
         cluster.wait_sum(ORIGIN, 1);
         assert_eq!(offered.join().unwrap(), PeerReply::Refused(PeerRefusal::NotWanted));
     });
-    // One that is there in time is taken, and read from memory.
+    // An offer in time is accepted, and the segment is served from memory.
     assert_eq!(offer(b), PeerReply::Taken);
     get_all(&cluster, "node-1", &["a", "b"], &body);
     assert_eq!((cluster.sum(ORIGIN), cluster.sum(PEER)), (1, 0));
 }
 
-/// Asks for `/a` and leaves the answer.
+/// Requests `/a` without reading the answer.
 fn begin(cluster: &CacheCluster, node: &str) -> RawClient {
     let mut client = RawClient::connect(cluster.outer(node));
     client.ask("/a");
     client
 }
 
-/// Reads so many bytes of a body whose head has come.
+/// Reads this number of bytes of a body whose head was received.
 fn read(client: &mut RawClient, bytes: usize) -> Vec<u8> {
     let mut body = Vec::new();
     while body.len() < bytes {
@@ -397,7 +396,7 @@ fn read(client: &mut RawClient, bytes: usize) -> Vec<u8> {
     body
 }
 
-/// An origin of one object whose first answer halts within its body.
+/// An origin with one object whose first answer halts within its body.
 fn halting(body: &[u8], bytes: usize) -> Origin {
     let (body, is_first) = (body.to_vec(), std::sync::atomic::AtomicBool::new(true));
     Origin::start(move |asked| {
@@ -436,7 +435,7 @@ fn when_the_leader_of_a_fill_dies_the_next_one_goes_on_where_it_was() {
     let rest = format!("bytes={}-{}", SEGMENT / 2, SEGMENT - 1);
     let ranges = origin.ranges();
     assert!(ranges[0] == HEAD_RANGE && ranges.contains(&rest), "{ranges:?}");
-    // Both of them have lost it, and told.
+    // Both of them lost the leader, and reported it.
     cluster.assert_asked_beside(ranges.len() as u64, 2, 4);
     poll_until(PATIENCE, "both copies are known", || {
         cluster.coordinator("dispatcher-1")["copies"].as_u64() == Some(2)
@@ -447,7 +446,7 @@ fn when_the_leader_of_a_fill_dies_the_next_one_goes_on_where_it_was() {
     if cluster.has_doubts(4) {
         return;
     }
-    // The head was node-1's to tell, and is asked for again; the bytes are not.
+    // The head was to come from node-1, and is requested again; the bytes are not.
     let is_head = |range: &&String| **range == HEAD_RANGE;
     assert_eq!(origin.ranges().iter().filter(|range| !is_head(range)).count(), 1);
     assert!(origin.asked().len() <= 3);
@@ -466,7 +465,7 @@ fn a_fill_keeps_its_lease_however_slow_the_origin_is() {
         (client, start)
     };
     let first = begun("node-1");
-    // Longer than a lease lasts without a word.
+    // Longer than a lease lasts without renewal.
     let began = Instant::now();
     poll_until(PATIENCE, "the lease would be over", || {
         began.elapsed() > Duration::from_millis(2_500)
@@ -524,10 +523,10 @@ fn without_any_dispatcher_each_segment_is_filled_once_by_its_owner() {
             scope.spawn(move || assert_same(&cluster.get(&node, "/a").body, body));
         }
     });
-    // By two nodes from its owner.
+    // Each of two nodes reads from the owner.
     let got = || cluster.sum(OWNER) + cluster.sum(ORIGIN);
     wait_count("segments that each node has got", 21, got);
-    // Who is not let run counts as lost, and others own what is its own.
+    // A node that is not scheduled in time is counted as lost, and other nodes take over its segments.
     let (filled, lost) = (cluster.sum(ORIGIN), cluster.sum(LOST) + cluster.sum(REFUSED));
     assert!((7..=7 * (1 + lost)).contains(&filled), "{filled} fills of 7 segments, {lost} lost");
 }

@@ -1,5 +1,5 @@
-//! Fills of segments: who reads them does not pace them, who comes later joins them,
-//! and readers of one segment after the other find the next ones there.
+//! Fills of segments: readers do not pace them, later readers join them, and sequential readers find the next
+//! segments read ahead.
 
 use skep_tests::cache::{CacheCluster, SEGMENT};
 use skep_tests::content::{assert_same, version};
@@ -16,8 +16,7 @@ fn begin(cluster: &CacheCluster, node: &str, path: &str) -> RawClient {
     client
 }
 
-/// An origin that gives the first half of whatever it is asked for, and the rest
-/// when it goes on.
+/// An origin that sends the first half of each answer, and the rest after `go_on`.
 fn halting(body: &[u8]) -> Origin {
     let body = body.to_vec();
     Origin::start(move |asked| Answer::of(asked, &body, "\"v1\"", FRESH).halt(SEGMENT / 2))
@@ -25,12 +24,12 @@ fn halting(body: &[u8]) -> Origin {
 
 #[test]
 fn a_reader_that_stands_still_holds_up_no_other_reader_of_what_it_began() {
-    /// More than sockets hold.
+    /// More than socket buffers hold.
     const SEGMENTS: usize = 6;
     let body = version(1, SEGMENTS * SEGMENT);
     let origin = halting(&body);
     let cluster = CacheCluster::start_of(1, 2, Site::new(), &origin.line(), "");
-    // It begins the first fills, and those ahead of them.
+    // It starts the first fills and those of the read-ahead.
     let mut stuck = begin(&cluster, "node-1", "/film");
     stuck.try_head().unwrap().assert_status(200);
     poll_until(PATIENCE, "segments are read ahead", || origin.asked().len() == 3);
@@ -92,7 +91,7 @@ fn what_a_reader_of_one_part_after_the_other_wants_next_is_there_before_it_asks(
         segments.sort_unstable();
         segments
     };
-    // Who leaps wants nothing that could be known.
+    // Random access has no predictable next segment.
     [0, 5, 2, 7, 4].iter().for_each(|&segment| read("/leaps", segment));
     (0..5).for_each(|segment| read("/plays", segment));
     let next: Vec<usize> = (0..7).collect();

@@ -1,4 +1,4 @@
-//! What takes a node out: nothing that clients, files or origins do.
+//! What takes a node out of rotation: nothing that clients, files or origins do.
 
 use std::fs::File;
 use std::io::Write;
@@ -11,17 +11,17 @@ use skep_tests::{FreePort, PATIENCE, RawClient, Site, poll_until};
 
 const GATE: &str = "dispatcher-1";
 
-/// Bad requests: more than take three nodes out that are blamed for each.
+/// Number of bad requests: enough to take three nodes out if they were blamed for each.
 const ROUNDS: usize = 15;
 
-/// More than all buffers between a node's memory and a client hold.
+/// More than all buffers between a node's memory and a client.
 const BIG_BYTES: usize = 64 << 20;
 
-/// Checks that a busy machine passes: what else takes a node out is not their matter.
+/// Health checks that pass even on a busy machine, as they are not the subject of these tests.
 const CHECKS: &str = "interval_ms = \"1s\", timeout_ms = \"1s\", fall = 10";
 
-/// Three nodes, all of which get requests of all services; `lines` are of their site, and what
-/// follows it.
+/// Starts three nodes that receive the requests of all services; `lines` are for their site and may be
+/// followed by other tables.
 fn cluster_of(site: Site, lines: &str, others: &str) -> CacheCluster {
     let health = CHECKS.replace(", ", "\n");
     let lines = format!("{lines}[service.health]\n{health}\n{others}");
@@ -30,7 +30,7 @@ fn cluster_of(site: Site, lines: &str, others: &str) -> CacheCluster {
     cluster
 }
 
-/// No node is out, nor was since it joined.
+/// Asserts that no node is out, or was since it joined.
 #[track_caller]
 fn assert_never_out(cluster: &CacheCluster) {
     let said = cluster.daemon(GATE).stderr_text();
@@ -65,12 +65,12 @@ fn an_object_that_its_origin_breaks_off_takes_no_node_out() {
     let bytes = version(1, 3 * SEGMENT);
     let origin = Origin::start(move |asked| match &*asked.target {
         "/small" => Answer::new(200, FRESH, "small"),
-        // It knows no ranges and does not say of what version it is.
+        // The origin supports no ranges and sends no validator.
         _ => Answer::new(200, "", &bytes).cut(SEGMENT + SEGMENT / 2, Then::Close),
     });
     let cluster = cluster_of(Site::new(), &origin.line(), "");
     let mut cut = 0;
-    // Nodes that are told by others that it is not to be had say so.
+    // Nodes answer with an error if other nodes report the object as unavailable.
     poll_until(PATIENCE, "many replies were cut", || {
         let mut client = RawClient::connect(cluster.outer(GATE));
         client.send_request("GET", "/bad", &[("Connection", "close")]);
@@ -90,7 +90,7 @@ fn an_origin_that_hangs_makes_no_node_late() {
         _ => Answer { then: Then::Hang, ..Answer::default() },
     });
     let port = FreePort::claim();
-    // Of the two that wait for the origin the dispatcher is the first to have enough.
+    // Dispatcher and node both wait for the origin; the dispatcher has the shorter timeout.
     let hasty = format!(
         "[[service]]\nname = \"hasty\"\nlisten = \"{}\"\nresponse_timeout_ms = \"100ms\"\n\
          health = {{ {CHECKS} }}\n",
@@ -105,7 +105,7 @@ fn an_origin_that_hangs_makes_no_node_late() {
     RawClient::connect(cluster.outer(GATE)).get("/small").assert_status(200);
 }
 
-/// A check that took as long as its interval is followed by the next one at once.
+/// A check that takes as long as its interval is followed immediately by the next one.
 #[test]
 fn a_node_that_hangs_is_out_after_as_many_intervals_as_promised() {
     const INTERVAL_MS: u32 = 50;
@@ -124,7 +124,7 @@ fn a_node_that_hangs_is_out_after_as_many_intervals_as_promised() {
     poll_until(PATIENCE, "it is down", || {
         cluster.daemon(GATE).stderr_text().contains("up -> down (checks failed")
     });
-    // Half as much again for a busy machine.
+    // 50 % tolerance for a busy machine.
     let promised = Duration::from_millis(u64::from(INTERVAL_MS * (FALL + 1)));
     assert!(start.elapsed() < promised * 3 / 2, "{:?}", start.elapsed());
     node.resume();

@@ -1,6 +1,5 @@
-//! A file larger than a node's memory and smaller than the cluster's: any client reads
-//! whatever of it, the origin sends it once. (`skep-lab large` has the full size,
-//! and speeds.)
+//! A file that is larger than a node's memory and smaller than the cluster's: clients read arbitrary parts of
+//! it, and the origin sends it once. (`skep-lab large` uses the full size, and measures speeds.)
 
 use skep_lab::load::{PartReaders, Pattern, Target};
 use skep_tests::cache::{CacheCluster, SEGMENT};
@@ -12,20 +11,20 @@ use skep_tests::{PATIENCE, Site, poll_until};
 const NODES: [&str; 3] = ["node-1", "node-2", "node-3"];
 const PATTERN: Pattern = Pattern { seed: 7 };
 
-/// A node's memory; three of them have room for the file.
+/// A node's memory; that of three nodes is sufficient for the file.
 const CACHE: &str = "size_bytes_max = \"64MiB\"";
 const LEN: u64 = 112 << 20;
 
-/// Readers at once: as many for each byte of the nodes' memories as a hundred are
-/// for ten nodes of 256 MiB.
+/// Number of concurrent readers: in proportion to the nodes' memory, the same as a hundred for ten nodes of
+/// 256 MiB.
 const READERS: usize = 8;
 
-/// Parts that they read, each of so many bytes: five times the file.
+/// Number of parts read, and the size of each: five times the file in total.
 const PARTS: u64 = 600;
 const PART_BYTES: u64 = 1_000_000;
 
-/// Of origin traffic over the file's length, in percent: without cooperation it is 200 or 300. The
-/// bound is 105 on a machine that is not overloaded, where nodes hear of each other in time: what
+/// Maximum origin traffic relative to the file's length, in percent: without cooperation it is 200 or 300.
+/// The bound is 105 on a machine that is not overloaded, where messages between nodes arrive in time, as
 /// `skep-lab large` measures.
 const PERCENT_MAX: u64 = 120;
 
@@ -61,7 +60,7 @@ fn what_a_node_evicts_last_is_passed_on_without_a_further_fill() {
     let cluster = CacheCluster::start(1, 3, site, "size_bytes_max = \"32MiB\"");
     let taken = || cluster.metric("node-1", "skep_cluster_cache_offers_total{outcome=\"taken\"}");
     let mut reads = names.iter().cycle();
-    // It offers nothing before it has heard that others have room.
+    // It offers nothing before it was informed that others have room.
     poll_until(PATIENCE, "evicted segments are passed on", || {
         reads.by_ref().take(names.len()).for_each(|name| {
             cluster.get("node-1", &format!("/{name}")).assert_status(200);
@@ -93,7 +92,7 @@ fn readers_at_random_offsets_cost_the_origin_the_file_once() {
     let report = parts.run().unwrap();
     assert_eq!((report.succeeded, report.failed), (PARTS, 0), "{:?}", report.examples);
     let by_readers = percent();
-    // One who reads it from its beginning to its end gets it from all memories.
+    // A sequential reader of the whole file receives it from all memories.
     let whole = cluster.get("node-2", "/film");
     assert_eq!(PATTERN.first_wrong(0, &whole.body), None);
     assert_eq!(whole.body.len() as u64, LEN);
@@ -107,8 +106,7 @@ fn readers_at_random_offsets_cost_the_origin_the_file_once() {
     assert_no_more(&cluster, cluster.sum("skep_origin_bytes_total"), "an origin");
 }
 
-/// What was read is no more than the file once, and whatever nodes of a busy machine did not
-/// get from each other.
+/// Asserts that the file was read once, plus what nodes of a busy machine could not get from each other.
 #[track_caller]
 fn assert_no_more(cluster: &CacheCluster, read: u64, what: &str) {
     let doubts = cluster.doubts();

@@ -1,5 +1,5 @@
-//! Nodes that have enough to do: other nodes get elsewhere what they refuse, and
-//! neither clients nor nodes take each other's connections.
+//! Overloaded nodes: other nodes read what they refuse from elsewhere, and clients and nodes do not use up
+//! each other's connections.
 
 use std::fs;
 use std::net::{SocketAddr, TcpStream};
@@ -16,25 +16,25 @@ use skep_tests::{PATIENCE, RawClient, Site, Skep, SourceAddress, poll_until};
 const OVERLOADED: &str = "skep_peer_requests_total{outcome=\"overloaded\"}";
 const TO_SEND: &str = "skep_bytes_outstanding";
 
-/// Over it a node refuses others: so much for them, or eight times that for clients.
+/// The limit above which a node refuses others: this for nodes, eight times as much for clients.
 const LIMIT: &str = "outstanding_bytes_max = \"1MiB\"\n";
 const CLIENTS_BYTES: u64 = 8 << 20;
 
 const SMALL_BYTES: usize = 100_000;
 const BIG_BYTES: usize = 64 << 20;
 
-/// Clients that a node admits in tests of that.
+/// Maximum number of clients that a node admits in the tests of that limit.
 const CLIENTS_MAX: usize = 8;
 
 fn small() -> Vec<u8> {
     version(2, SMALL_BYTES)
 }
 
-/// Clients of `node` that read no more than the head of the big file; too many
-/// for it to get more to do.
+/// Starts clients of `node` that read only the head of the large file; enough of them that it accepts no more
+/// work.
 fn occupy(cluster: &CacheCluster, node: &str) -> Vec<RawClient> {
     let mut clients = Vec::new();
-    // From anywhere in a segment, so that they do not all stop at the end of one.
+    // From different offsets of a segment, so that they do not all stop at its end.
     for start in (0..4 << 20).step_by(128 << 10) {
         let mut client = RawClient::connect(cluster.outer(node));
         let range = format!("bytes={start}-");
@@ -48,15 +48,15 @@ fn occupy(cluster: &CacheCluster, node: &str) -> Vec<RawClient> {
     clients
 }
 
-/// Waits until the coordinator knows of so many copies.
+/// Waits until the coordinator's directory has this number of copies.
 fn wait_copies(cluster: &CacheCluster, copies: u64) {
     poll_until(PATIENCE, &format!("{copies} copies are known"), || {
         cluster.coordinator("dispatcher-1")["copies"].as_u64() == Some(copies)
     });
 }
 
-/// Waits until a node that has read so many segments has got one more, from another node, unless
-/// that was not let run in time.
+/// Waits until a node that has read `read` segments has received one more from another node, unless that one
+/// was not scheduled in time.
 #[track_caller]
 fn wait_from_others(cluster: &CacheCluster, node: &str, read: u64) {
     let count = |metric| cluster.metric(node, metric);
@@ -64,7 +64,7 @@ fn wait_from_others(cluster: &CacheCluster, node: &str, read: u64) {
     assert!(count(ORIGIN) == read || count(LOST) > 0, "read beside another node");
 }
 
-/// A request for `/a` with so many fields, whose head has so many bytes.
+/// Returns a request for `/a` with this number of fields, and a head of this number of bytes.
 fn request(fields: usize, bytes: usize) -> String {
     let mut text = "GET /a HTTP/1.1\r\nHost: test\r\nA:".to_owned();
     let rest = "X:y\r\n".repeat(fields - 2) + "\r\n";
@@ -130,9 +130,9 @@ fn a_node_full_of_slow_clients_refuses_others_which_go_elsewhere() {
     assert_same(&cluster.get("node-2", "/a").body, &small());
     cluster.wait_metric("node-1", OVERLOADED, 1);
     cluster.wait_metric("node-2", REFUSED, 1);
-    // Nobody else had it.
+    // No other node had it.
     cluster.wait_metric("node-2", ORIGIN, read + 1);
-    // Now somebody else has it, who is asked first or next.
+    // Now another node has it, which is tried first or second.
     poll_until(PATIENCE, "two have /a", || {
         let status = cluster.coordinator("dispatcher-1");
         let of_node_2 =
@@ -187,7 +187,7 @@ fn clients_of_a_dispatcher_are_not_one_client_of_its_nodes() {
     for mut client in asked {
         client.response().assert_status(200);
     }
-    // One client is one, there and here.
+    // A client has the same limits at dispatchers and nodes.
     for name in ["dispatcher-1", "node-1"] {
         let source = SourceAddress::new();
         let mut clients: Vec<_> = (0..5).map(|_| source.connect(cluster.outer(name))).collect();
@@ -196,14 +196,14 @@ fn clients_of_a_dispatcher_are_not_one_client_of_its_nodes() {
     }
 }
 
-/// A client with one address of IPv6 has all of its /64 (RFC 6177).
+/// A client with one IPv6 address has all of its /64 (RFC 6177).
 #[test]
 fn clients_of_ipv6_share_the_limits_of_their_prefix() {
     const MAX: usize = 8;
     if !root_or_skip() {
         return;
     }
-    // Clients are behind the router, in a /64 of their own.
+    // Clients are on the other side of the router, in a separate /64.
     let topology =
         Topology { clients: 2, router: true, dispatchers: 0, nodes: 2, ..Topology::default() };
     let bed = Bed::new(&topology).unwrap();
@@ -214,7 +214,7 @@ fn clients_of_ipv6_share_the_limits_of_their_prefix() {
     assert_ne!(prefix(one), prefix(other));
 
     let (site, address) = (Site::new(), SocketAddr::from((server.ipv6(), 8080)));
-    // Its listing is more than sockets take, and less than one client may hold.
+    // Its listing exceeds socket buffers, but not the limit of one client.
     let name = |number: usize| format!("site/{number:05}-{}", "x".repeat(200));
     let site = (0..3_000).fold(site, |site, number| site.with(&name(number), "x"));
     let config = |limits: &str| {
@@ -231,7 +231,7 @@ fn clients_of_ipv6_share_the_limits_of_their_prefix() {
     let mut command = server.command(Skep::binary());
     command.args(["run", "--as", "n1", "--config"]).arg(site.path("skep.toml"));
     let skep = Skep::run_command(&mut command, address);
-    // Reads no more than the head, and keeps its connection.
+    // Reads only the head, and keeps its connection open.
     let ask = |machine: &Machine| {
         let mut client = machine.run(|| RawClient::connect(address)).unwrap();
         client.ask("/");
@@ -249,7 +249,7 @@ fn clients_of_ipv6_share_the_limits_of_their_prefix() {
     held.extend((held.len()..=MAX).map(|_| ask(two)));
     let more = [one, two, other].map(ask);
     assert_eq!(statuses(&more), [429, 429, 200], "connections, after {:?}", statuses(&held));
-    // Where each address is a client of its own, the next one has room.
+    // If each address counts as a separate client, the next one has room.
     config("client_ipv6_prefix_bits = 128\n");
     skep.signal(Signal::HUP);
     poll_until(PATIENCE, "the other address has room", || ask(two).0 == 200);
@@ -261,8 +261,7 @@ fn clients_and_nodes_are_admitted_each_for_themselves() {
     let cluster = CacheCluster::start(1, 2, Site::new().with("a", small()), &limits);
     assert_same(&cluster.get("node-1", "/a").body, &small());
     wait_copies(&cluster, 1);
-    // Strangers who connect where nodes do count as nodes until they have had
-    // their time to say who they are.
+    // Strangers that connect to the nodes' port count as nodes until the handshake times out.
     let strangers: Vec<_> = (0..2 * CLIENTS_MAX)
         .map(|_| TcpStream::connect(cluster.inner("node-1")).unwrap())
         .collect();

@@ -1,4 +1,4 @@
-//! What nodes tell of their load: shown, gone by, and forgotten when it is old.
+//! Load reports of nodes: displayed, used by policies, and ignored when they are stale.
 
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, UdpSocket};
@@ -15,10 +15,10 @@ const BIG_BYTES: usize = 64 << 20;
 const READERS: usize = 3;
 const PAGE_BYTES: usize = 10_000;
 
-/// A dispatcher and two nodes, which have their site each for itself.
+/// A dispatcher and two nodes, each of which has its own copy of the site.
 struct Cluster {
     daemons: BTreeMap<String, Skep>,
-    /// Where each serves, and where it speaks with machines of the cluster.
+    /// The ports at which each process serves clients and machines of the cluster.
     ports: BTreeMap<String, [FreePort; 2]>,
     folder: Site,
 }
@@ -30,8 +30,8 @@ impl Cluster {
         Self::start_told_at(None, policy, report, lines, |_| ())
     }
 
-    /// The same; `told_at` is where nodes take the dispatcher to be, if that is
-    /// elsewhere. `before` is done before anything runs.
+    /// Like [`Self::start`]; `told_at` is the dispatcher's address in the config of the nodes, if it differs
+    /// from the real one. `before` runs before any process starts.
     #[track_caller]
     fn start_told_at(
         told_at: Option<SocketAddr>,
@@ -101,7 +101,7 @@ impl Cluster {
         self.ports[name][1].address()
     }
 
-    /// What a command says of the dispatcher.
+    /// Returns the output of a command at the dispatcher.
     #[track_caller]
     fn ask(&self, arguments: &[&str]) -> String {
         let socket = self.folder.path("state").join("gate.sock");
@@ -117,7 +117,7 @@ impl Cluster {
         serde_json::from_str(&self.ask(&["status", "--json"])).unwrap()
     }
 
-    /// What a node said last.
+    /// Returns the last load report of a node.
     #[track_caller]
     fn load(&self, name: &str) -> Value {
         let status = self.status();
@@ -130,7 +130,7 @@ impl Cluster {
         self.load(name)["bytes_outstanding"].as_u64().unwrap()
     }
 
-    /// Of a node, as the dispatcher sees it.
+    /// Returns a field of a node from the dispatcher's status.
     #[track_caller]
     fn seen(&self, name: &str, what: &str) -> u64 {
         let status = self.status();
@@ -150,8 +150,7 @@ impl Cluster {
         self.metric(&format!("skep_datagrams_refused_total{{reason=\"{reason}\"}}"))
     }
 
-    /// Clients of a node, past the dispatcher, that ask for the big file and
-    /// read no more than the head.
+    /// Clients of a node, bypassing the dispatcher, that request the large file and read only the head.
     fn slow_readers(&self, name: &str) -> Vec<RawClient> {
         let reader = |_| {
             let mut client = RawClient::connect(self.outer(name));
@@ -163,7 +162,7 @@ impl Cluster {
     }
 }
 
-/// The node that answers a path by the dispatcher.
+/// Returns the node that answers a path at the dispatcher.
 fn answerer(cluster: &Cluster, path: &str) -> String {
     let response = RawClient::connect(cluster.outer("gate")).get(path);
     response.header("x-skep-node").unwrap().to_owned()
@@ -175,7 +174,7 @@ fn metrics(socket: &std::path::Path) -> String {
 
 #[test]
 fn a_node_with_slow_readers_shows_it_and_gets_fewer_requests() {
-    // So seldom that a busy machine makes no report stale.
+    // So rarely that a busy machine makes no report stale.
     let cluster = Cluster::start("least-bytes", "1s", "");
     let readers = cluster.slow_readers("node-1");
     poll_until(PATIENCE, "node-1 has bytes to send", || {
@@ -211,7 +210,7 @@ fn a_node_with_slow_readers_shows_it_and_gets_fewer_requests() {
 
 #[test]
 fn of_a_node_that_tells_no_more_the_dispatcher_goes_by_its_own_count() {
-    // Checks must not find that it hangs.
+    // Health checks must not detect that it hangs.
     let health = "[service.health]\nfall = 100\ninterval_ms = \"5s\"\ntimeout_ms = \"5s\"\n";
     let cluster = Cluster::start("least-bytes", "100ms", health);
     let _readers = cluster.slow_readers("node-1");
@@ -224,7 +223,7 @@ fn of_a_node_that_tells_no_more_the_dispatcher_goes_by_its_own_count() {
     let text = cluster.ask(&["status"]);
     assert!(text.contains("no load report of node-1 for"), "{text}");
     poll_until(PATIENCE, "node-2 tells", || cluster.load("node-2")["is_stale"] == false);
-    // What it said no longer counts: it gets requests as any idle node does.
+    // Its last report no longer counts: it receives requests like any idle node.
     let mut asked = Vec::new();
     poll_until(PATIENCE, "node-1 gets a request", || {
         let mut client = RawClient::connect(cluster.outer("gate"));
@@ -239,7 +238,7 @@ fn of_a_node_that_tells_no_more_the_dispatcher_goes_by_its_own_count() {
     poll_until(PATIENCE, "it tells again", || cluster.load("node-1")["is_stale"] == false);
 }
 
-/// Sizes are those that responses announce: before, load alone decides.
+/// Sizes are learned from the Content-Length of responses; until then, only load decides.
 #[test]
 fn policies_learn_sizes_from_responses() {
     let cluster = Cluster::start("equiload", "100ms", "node_header = true");
@@ -248,21 +247,22 @@ fn policies_learn_sizes_from_responses() {
             answerer(&cluster, path);
         }
     }
-    // Pages and images have half of the bytes each.
+    // Pages and images each account for half of the bytes.
     for _ in 0..20 {
         assert_eq!(["/page", "/image"].map(|path| answerer(&cluster, path)), NODES);
     }
     cluster.ask(&["policy", "set", "web", "transfer-time"]);
     let owner = answerer(&cluster, "/image");
     (0..20).for_each(|_| assert_eq!(answerer(&cluster, "/image"), owner));
-    // What clients have not read yet goes before it, and is more than what another node would have to fetch.
+    // Data not yet read by clients is ahead of it in the queue, and exceeds what another node would have to
+    // fetch.
     let owner = answerer(&cluster, "/film");
     let readers = [(); 4].map(|()| cluster.slow_readers(&owner));
     poll_until(PATIENCE, "another node sends it", || answerer(&cluster, "/film") != owner);
     drop(readers);
 }
 
-/// Where clients go to nodes by themselves, nodes say how large the objects are.
+/// Under redirects, where clients connect to nodes directly, nodes report the sizes of objects.
 #[test]
 fn policies_learn_sizes_from_nodes_where_the_dispatcher_sees_no_responses() {
     let lines = "dispatch = \"redirect\"\nnode_header = true";
@@ -271,7 +271,7 @@ fn policies_learn_sizes_from_nodes_where_the_dispatcher_sees_no_responses() {
         let node = answerer(&cluster, path);
         RawClient::connect(cluster.outer(&node)).get(path).assert_status(200);
     }
-    // By load alone they would take turns.
+    // By load alone they would alternate.
     poll_until(PATIENCE, "pages and images have a node each", || {
         for path in ["/page", "/page", "/image"] {
             answerer(&cluster, path);
@@ -282,7 +282,7 @@ fn policies_learn_sizes_from_nodes_where_the_dispatcher_sees_no_responses() {
 
 #[test]
 fn garbage_and_replays_are_counted_and_change_nothing() {
-    // Between the nodes and the dispatcher stands somebody who writes it all down.
+    // A proxy between the nodes and the dispatcher records all datagrams.
     let between = UdpSocket::bind("127.0.0.1:0").unwrap();
     let tap = between.try_clone().unwrap();
     let recorded = Arc::<Mutex<Vec<Vec<u8>>>>::default();
@@ -314,7 +314,7 @@ fn garbage_and_replays_are_counted_and_change_nothing() {
         *forged.last_mut().unwrap() ^= 1;
         for wrong in [datagram.as_slice(), &forged, b"garbage"] {
             attacker.send_to(wrong, cluster.inner("gate")).unwrap();
-            // Those at the node's port are not for it.
+            // Datagrams at the node's port that are not addressed to it.
             attacker.send_to(wrong, cluster.inner("node-1")).unwrap();
         }
         std::thread::yield_now();
@@ -331,6 +331,6 @@ fn garbage_and_replays_are_counted_and_change_nothing() {
     poll_until(PATIENCE, "loads are heard as ever", || taken() > before + 4);
     assert_eq!(cluster.metric("skep_load_reports_total{outcome=\"unknown_node\"}"), 0);
     drop(cluster);
-    // Ends the tap.
+    // Ends the proxy.
     attacker.send_to(&[], between.local_addr().unwrap()).unwrap();
 }

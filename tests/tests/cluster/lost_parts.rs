@@ -1,5 +1,5 @@
-//! Sites of which each node has a part, while nodes and links are lost: of a file that may exist
-//! nobody says that it does not.
+//! Sites partitioned over nodes, while nodes and links are lost: no node reports a file as absent that may
+//! exist.
 
 use std::fs;
 
@@ -11,11 +11,11 @@ use skep_tests::{PATIENCE, Response, Site, poll_until};
 
 const NODES: [&str; 3] = ["node-1", "node-2", "node-3"];
 
-/// The nodes that its coordinator is linked with.
+/// Metric of the number of nodes linked with a coordinator.
 const LINKED: &str = "skep_coordinator_nodes";
 
-/// One dispatcher and three nodes, each of which has the folder of `site` that is called like it.
-/// All nodes believe what the coordinator says.
+/// Starts one dispatcher and three nodes, each with the subfolder of `site` that has its name. All nodes rely
+/// on the coordinator.
 fn start(site: Site) -> Option<CacheCluster> {
     if !root_or_skip() {
         return None;
@@ -37,14 +37,14 @@ fn start(site: Site) -> Option<CacheCluster> {
     Some(cluster)
 }
 
-/// A site of which node-3 has all: `FILES` files.
+/// A site of `FILES` files, all on node-3.
 fn site() -> Site {
     (0..FILES).fold(Site::new(), |site, number| site.with(&format!("node-3/f{number}"), "here"))
 }
 
 const FILES: usize = 4_000;
 
-/// Gets one file after the other at node-1, each of them once.
+/// Requests one file after the other at node-1, each of them once.
 struct Reader<'a> {
     cluster: &'a CacheCluster,
     next: usize,
@@ -58,7 +58,7 @@ impl Reader<'_> {
         response
     }
 
-    /// The next file is there.
+    /// Asserts that the next file is found.
     #[track_caller]
     fn assert_read(&mut self) {
         let response = self.read();

@@ -1,4 +1,5 @@
-//! Several processes on the loopback: dispatchers, nodes, their cache: `cargo test -p skep-tests --test cluster`.
+//! Several processes on the loopback: dispatchers, nodes and their caches: `cargo test -p skep-tests --test
+//! cluster`.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod cache;

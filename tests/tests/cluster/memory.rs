@@ -1,5 +1,4 @@
-//! Memory of the nodes of a cluster: all have the same objects in reach, and none has more of them than
-//! its own bound.
+//! Memory of the nodes of a cluster: all have access to the same objects, and none exceeds its own limit.
 
 use skep_tests::Site;
 use skep_tests::cache::CacheCluster;
@@ -8,7 +7,7 @@ use skep_tests::flood::{TinyOrigin, get_all};
 const MIB: u64 = 1024 * 1024;
 const CACHE_MIB: u64 = 8;
 
-/// What a node may take beside its cache, without large replies (`docs/operate/memory.md`).
+/// Memory of a node besides its cache, without large replies (`docs/operate/memory.md`).
 const FIXED_MIB: u64 = 64;
 
 #[test]

@@ -1,5 +1,5 @@
-//! Sites of which each node has a part: any node answers for any file, with the
-//! right bytes or none, whatever comes and goes.
+//! Sites partitioned over nodes: any node answers for any file, with correct bytes or none, whichever nodes
+//! start and stop.
 
 use std::fs;
 use std::io::Write;
@@ -12,7 +12,7 @@ use skep_tests::{Load, PATIENCE, RawClient, Response, Site, poll_until};
 
 const NODES: [&str; 3] = ["node-1", "node-2", "node-3"];
 
-/// Three nodes, each of which has the folder of `site` that is called like it.
+/// Starts three nodes, each with the subfolder of `site` that has its name.
 #[track_caller]
 fn start(dispatchers: usize, site: Site, settings: &str) -> CacheCluster {
     NODES.iter().for_each(|node| fs::create_dir_all(site.path(node)).unwrap());
@@ -125,7 +125,7 @@ fn what_comes_changes_and_goes_is_seen_by_all() {
     fs::rename(cluster.site.path("node-2/new"), cluster.site.path("node-2/moved")).unwrap();
     wait_for_status(&cluster, "/moved/dir/file", 200);
     wait_for_status(&cluster, "/new/dir/file", 404);
-    // Another node takes it over, in another version.
+    // Another node takes the folder over, with another version.
     cluster.site.write("node-3/moved/dir/file", version(7, 300));
     fs::remove_dir_all(cluster.site.path("node-2/moved")).unwrap();
     for node in NODES {
@@ -136,7 +136,7 @@ fn what_comes_changes_and_goes_is_seen_by_all() {
     }
     cluster.site.remove("node-3/moved/dir/file");
     wait_for_status(&cluster, "/moved/dir/file", 404);
-    // A folder in the place of a folder: what lies deeper is not what it was.
+    // A folder is replaced by another one: the paths below it have changed too.
     cluster.site.write("node-1/site/a/old", "old");
     cluster.site.write("node-1/next/a/new", "new");
     wait_for_status(&cluster, "/site/a/old", 200);
@@ -157,7 +157,7 @@ fn a_node_dies_with_its_part_and_comes_back_with_it() {
             site = site.with(&format!("{node}/{node}-{number}"), version(number, 50_000));
         }
     }
-    // The same file at two nodes, as a copy with its times.
+    // The same file on two nodes, as a copy that preserves its times.
     let modified = fs::metadata(site.path("node-3/large")).unwrap().modified().unwrap();
     for node in ["node-2", "node-3"] {
         site = site.with(&format!("{node}/copy"), version(5, 2 * SEGMENT));
@@ -174,7 +174,7 @@ fn a_node_dies_with_its_part_and_comes_back_with_it() {
         for number in 0..10 {
             for node in ["node-1", "node-2"] {
                 let lost = cluster.get(node, &format!("/node-3-{number}"));
-                // What was found within the interval may be in memory still.
+                // Files found within the check interval may still be in memory.
                 let is_lost = lost.status == 503;
                 assert!(is_lost || version_of(&lost.body) == Ok(number), "{}", lost.status);
                 for home in ["node-1", "node-2"] {
@@ -224,7 +224,7 @@ fn without_a_coordinator_nodes_ask_each_other_and_a_new_one_is_told_all() {
     cluster.kill("dispatcher-1");
     all(&cluster, 0..10);
     assert_eq!(cluster.get("node-1", "/nothing").status, 404);
-    // It is believed only when it has heard of all nodes.
+    // Absence is trusted only after the coordinator has received the lists of all nodes.
     cluster.run("dispatcher-1");
     all(&cluster, 10..20);
     cluster.wait_linked(3);
@@ -262,8 +262,8 @@ fn large_files_stream_from_afar_and_seeks_start_at_once() {
 #[test]
 fn slow_readers_of_files_from_afar_do_not_take_all_memory() {
     const MIB: u64 = 1 << 20;
-    // The node's memory, and as much again as replies may hold beside it: what 20 of these
-    // readers would take if each held the segment it is sent.
+    // The node's memory plus the 64 MiB that replies may hold: reached by 20 of these readers if each held
+    // its current segment.
     const FULL: u64 = (16 + 64) * MIB;
     const READERS: usize = 60;
     let len = 32 * SEGMENT;
@@ -281,7 +281,7 @@ fn slow_readers_of_files_from_afar_do_not_take_all_memory() {
         (begin, client)
     };
     let mut readers: Vec<_> = (0..READERS).map(slow).collect();
-    // Nothing is held for any of them, be it the segment that it is sent or the next one.
+    // No reader pins memory, neither for its current segment nor for the next one.
     let pinned = || cluster.metric("node-2", "skep_cache_pinned_bytes");
     poll_until(PATIENCE, "what slow readers were sent is let go", || pinned() == 0);
     for (begin, mut client) in readers.split_off(READERS - 2) {
@@ -338,11 +338,11 @@ fn garbage_gets_nothing_and_harms_nobody() {
     for garbage in [&b"GET /file HTTP/1.1\r\n\r\n"[..], &[0xff; 4096], &[0; 64]] {
         for name in NODES {
             let mut stream = TcpStream::connect(cluster.inner(name)).unwrap();
-            // It may be closed before all is written.
+            // The connection may be closed before all is written.
             let _ = stream.write_all(garbage);
         }
     }
-    // A flood of requests for what nobody has.
+    // A flood of requests for files that no node has.
     for number in 0..200 {
         assert_eq!(cluster.get("node-1", &format!("/no-{number}")).status, 404);
     }

@@ -13,7 +13,7 @@ use skep_tests::{PATIENCE, RawClient, Response, Site, poll_until};
 
 pub(super) const NODES: usize = 4;
 
-/// An application that tells what it got, and answers by how often it was asked for that.
+/// An application that reports its requests, and answers by the number of requests for the same target.
 pub(super) fn app(
     answer: impl Fn(&AppRequest, usize) -> Vec<u8> + Send + Sync + 'static,
 ) -> (App, Receiver<AppRequest>) {
@@ -26,7 +26,7 @@ pub(super) fn app(
             *count += 1;
             *count
         };
-        // The test may be over.
+        // The test may have ended.
         let _ = tell.send(received.clone());
         answer(received, count)
     });
@@ -48,14 +48,14 @@ pub(super) fn node(number: usize) -> String {
     format!("node-{number}")
 }
 
-/// A client of a node that has asked for `target`.
+/// A client of a node that has sent a request for `target`.
 pub(super) fn asking(cluster: &CacheCluster, number: usize, target: &str) -> RawClient {
     let mut client = RawClient::connect(cluster.outer(&node(number)));
     client.ask(target);
     client
 }
 
-/// A gate that a test opens for all.
+/// A gate that a test opens for all requests.
 #[derive(Clone, Default)]
 struct Gate(Arc<(Mutex<bool>, Condvar)>);
 
@@ -125,7 +125,7 @@ fn what_one_node_stored_the_others_get_from_it_each_variant_once() {
     let from_peer = ask(2, "de");
     assert_eq!(from_peer.text(), "de 1");
     assert!(from_peer.cache_status().ends_with("; detail=peer"), "{}", from_peer.head_text());
-    // Node 3 learns what the response depends on, and asks for its own variant.
+    // Node 3 learns on which header fields the response depends, and requests its own variant.
     assert_eq!(ask(3, "en").text(), "en 2");
     received.recv_timeout(PATIENCE).unwrap();
     assert_eq!(ask(4, "en").text(), "en 2");
@@ -143,11 +143,11 @@ fn each_variant_is_found_by_its_own_name() {
     let cluster = cluster(&app, "");
     let ask = |number: usize, language: &str| ask_in(&cluster, number, language).text();
     assert_eq!([ask(1, "de"), ask(1, "en")], ["de 1", "en 2"]);
-    // The page, two variants, and their bytes.
+    // The page, two variants, and their bodies.
     poll_until(PATIENCE, "the coordinator knows of all", || {
         cluster.coordinator("dispatcher-1")["segments"].as_u64() >= Some(5)
     });
-    // It hears of the latest, and with that of what the page depends on.
+    // Node 2 is informed of the latest variant, and thereby of the fields the page depends on.
     assert_eq!([ask(2, "fr"), ask(2, "de"), ask(2, "en")], ["fr 3", "de 1", "en 2"]);
     assert_eq!(received.try_iter().count(), 3);
 }
@@ -156,7 +156,7 @@ fn each_variant_is_found_by_its_own_name() {
 fn who_waits_on_other_nodes_for_what_is_private_is_released_at_once() {
     let gate = Gate::default();
     let shut = gate.clone();
-    // All but the first are answered only when all are here.
+    // All but the first are answered only after all have arrived.
     let here = Arc::new((Mutex::new(0), Condvar::new()));
     let (app, received) = app(move |_, count| {
         if count == 1 {
@@ -216,7 +216,7 @@ fn a_change_at_one_node_is_seen_at_all_when_its_client_has_the_answer() {
         let changing = node(round % NODES + 1);
         let mut client = RawClient::connect(cluster.outer(&changing));
         client.request("POST", "/page", &[]).assert_status(204);
-        // The others hear of it as soon as that one: at the same time, or nearly so.
+        // The other nodes are purged at about the same time as this one.
         let at_once = cluster.get(&changing, "/page");
         assert_eq!(at_once.text(), format!("answer {}", round + 1));
         for number in 1..=NODES {
@@ -239,7 +239,7 @@ fn what_is_stale_at_one_node_is_validated_by_the_others() {
     for number in 2..=NODES {
         let reply = cluster.get(&node(number), "/page");
         assert_eq!((reply.status, reply.text().as_str()), (200, "answer 1"), "node {number}");
-        // The bytes are the first node's, the fields are new.
+        // The body is from the first node; the header fields are updated.
         reply.assert_header("x-app", "304");
         let status = reply.cache_status();
         assert!(status.starts_with("skep; fwd=stale; fwd-status=304"), "{}", reply.head_text());
@@ -264,7 +264,8 @@ fn what_is_stale_at_one_node_is_used_by_the_others_where_that_is_allowed() {
         let stale = cluster.get(&node(2), path);
         assert_eq!((stale.status, stale.text().as_str()), (200, "answer 1"), "{path}");
         assert!(stale.cache_status().ends_with(how), "{}", stale.head_text());
-        // With errors it is asked before, else at the same time.
+        // If an error may follow, the application is asked first; otherwise concurrently with the stale
+        // reply.
         (0..2).for_each(|_| drop(received.recv_timeout(PATIENCE).expect("it is asked")));
     }
 }
@@ -305,7 +306,7 @@ fn what_is_confirmed_and_whose_bytes_are_lost_is_made_anew() {
     received.recv_timeout(PATIENCE).unwrap();
     let mut client = asking(&cluster, 2, "/page");
     assert_eq!(received.recv_timeout(PATIENCE).unwrap().field("if-none-match"), Some("\"v\""));
-    // The only one that has the bytes.
+    // The only node with the body.
     cluster.kill(&node(1));
     gate.open();
     let reply = client.response();
@@ -313,7 +314,7 @@ fn what_is_confirmed_and_whose_bytes_are_lost_is_made_anew() {
     assert_eq!(received.recv_timeout(PATIENCE).unwrap().field("if-none-match"), None);
 }
 
-/// A server of `/BYTES` in chunks, which holds back the end of each body until the gate is open.
+/// A server of `/BYTES` in chunks, which withholds the end of each body until the gate is open.
 fn streaming(gate: &Gate) -> (App, Receiver<()>) {
     let (tell, told) = sync_channel(64);
     let shut = gate.clone();
@@ -381,7 +382,7 @@ fn who_waits_on_other_nodes_for_what_is_too_long_is_released_before_its_end() {
     let (app, told) = streaming(&gate);
     let cluster = cluster(&app, "");
     let clients: Vec<_> = (1..=NODES).map(|number| asking(&cluster, number, "/5000000")).collect();
-    // All read what there is, as clients do: only one has its response while it is copied.
+    // All clients read concurrently, as only one response is complete while it is copied.
     let readers = clients.into_iter().map(|mut client| thread::spawn(move || client.response()));
     let readers: Vec<_> = readers.collect();
     (0..NODES).for_each(|_| told.recv_timeout(PATIENCE).expect("each has it asked"));

@@ -1,5 +1,5 @@
-//! What several fronts know of each other's requests at the servers of a pool, and how clients of dispatchers that leave
-//! free their places.
+//! Shared counts of requests at the servers of a pool in several front ends, and the release of slots when
+//! clients of dispatchers leave.
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex};
@@ -9,7 +9,7 @@ use skep_tests::app::{App, response};
 use skep_tests::cache::CacheCluster;
 use skep_tests::{PATIENCE, RawClient, Site, poll_until};
 
-/// An application that holds requests until it is told to go on.
+/// An application that holds requests until the gate opens.
 fn holding(name: &'static str) -> (App, Arc<(Mutex<bool>, Condvar)>) {
     let gate = Arc::<(Mutex<bool>, Condvar)>::default();
     let shut = Arc::clone(&gate);
@@ -26,7 +26,7 @@ fn open(gate: &(Mutex<bool>, Condvar)) {
     gate.1.notify_all();
 }
 
-/// The server `s1` of the pool, as a node has it.
+/// Returns the server `s1` of the pool from a node's status.
 fn first_server(cluster: &CacheCluster, node: &str) -> Value {
     let shown = cluster.skep(node, &["status", "--json"]);
     let status: Value = serde_json::from_str(&shown.stdout).unwrap();
@@ -49,7 +49,7 @@ fn two_fronts_balance_on_the_sum_of_their_requests() {
         let is_up = || first_server(&cluster, node)["slots"].as_u64() > Some(2);
         poll_until(PATIENCE, "it has slots of the slow server", is_up);
     }
-    // One front has a request there, and then goes to the other server.
+    // One front end has a request at this server, and uses the other server from then on.
     let mut waiting = Vec::new();
     poll_until(PATIENCE, "one is held", || {
         let mut client = RawClient::connect(cluster.outer("node-1"));
@@ -59,7 +59,7 @@ fn two_fronts_balance_on_the_sum_of_their_requests() {
     });
     let elsewhere = "skep_pool_server_requests_elsewhere{pool=\"app\",server=\"s1\"}";
     cluster.wait_metric("node-2", elsewhere, 1);
-    // The other front has none, and goes there, too: it would wait for ever.
+    // The other front end has none, but avoids this server too: the request would hang.
     for _ in 0..6 {
         assert_eq!(cluster.get("node-2", "/").text(), "idle");
     }
@@ -90,7 +90,7 @@ fn a_client_that_leaves_its_dispatcher_frees_its_place_at_the_server() {
     poll_until(PATIENCE, "it has the only place", || connections() == 1);
     drop(leaver);
     poll_until(PATIENCE, "the place is free", || connections() == 0);
-    // Another one gets it, and an answer.
+    // Another request gets the slot, and an answer.
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let reply = RawClient::connect(cluster.outer("dispatcher-1")).get("/");

@@ -1,4 +1,5 @@
-//! `skep pool drain`, `weight`, `add` and `remove`: at all nodes of the cluster, whichever process is asked.
+//! `skep pool drain`, `weight`, `add` and `remove` apply to all nodes of the cluster, whichever process
+//! receives the command.
 
 use serde_json::Value;
 use skep_tests::app::{App, response};
@@ -17,7 +18,7 @@ fn json(cluster: &CacheCluster, of: &str, arguments: &[&str]) -> Value {
     serde_json::from_str(&shown.stdout).unwrap()
 }
 
-/// How each node sees a server: whether it answers, and what of it.
+/// Returns a field of a server from the status of each node.
 fn seen(cluster: &CacheCluster, server: &str, what: &str) -> Vec<Value> {
     let nodes = json(cluster, "dispatcher-1", &["status", "--pools"]);
     let of_node = |node: &Value| {
@@ -56,7 +57,7 @@ fn orders_about_servers_reach_all_nodes_and_outlive_them() {
     for server in ["s1", "s2"] {
         all(server, "state", "up".into());
     }
-    // By a node, and by each of the dispatchers.
+    // Through a node, and through each of the dispatchers.
     let told = done(&cluster, "node-1", &["drain", "app", "s2"]);
     assert!(told.starts_with("s2: drain"), "{told}");
     assert!(told.ends_with(", pool app, at node-1, node-2, node-3\n"), "{told}");
@@ -67,11 +68,11 @@ fn orders_about_servers_reach_all_nodes_and_outlive_them() {
     let added = json(&cluster, "dispatcher-1", &["pool", "add", "app", "s3", &address]);
     assert_eq!((&added["complete"], &added["nodes"][2]["done"]), (&true.into(), &true.into()));
     all("s3", "state", "up".into());
-    // What no node can do is refused, and forgotten.
+    // An order that no node can apply is refused, and not stored.
     let refused = cluster.skep("node-2", &["pool", "drain", "app", "s33"]);
     assert_eq!(refused.code, Some(1), "{}", refused.stdout);
     assert!(refused.stderr.contains("did you mean \"s3\"?"), "{}", refused.stderr);
-    // The sums of all.
+    // Sums over all nodes.
     for _ in 0..4 {
         cluster.get("node-2", "/").assert_status(200);
     }
@@ -83,9 +84,9 @@ fn orders_about_servers_reach_all_nodes_and_outlive_them() {
     away_and_back(&mut cluster);
 }
 
-/// `s1` is removed while a node is away; `s2` is drained, and `s3` was added.
+/// `s1` is removed while a node is down; `s2` is drained, and `s3` was added.
 fn away_and_back(cluster: &mut CacheCluster) {
-    // A node that was away when it was ordered hears of it, as does one that starts anew.
+    // A node that was down when the order was issued receives it later, as does a new node.
     cluster.kill("node-3");
     let is_away = || json(cluster, "dispatcher-2", &["pool", "list"])[0]["missing"].is_array();
     poll_until(PATIENCE, "it is missed", is_away);
@@ -105,7 +106,7 @@ fn away_and_back(cluster: &mut CacheCluster) {
         poll_until(PATIENCE, "all nodes do as was ordered", are);
     };
     follow(cluster);
-    // Dispatchers hear of it from nodes, and tell others.
+    // Dispatchers receive the orders from nodes, and pass them on.
     for dispatcher in ["dispatcher-1", "dispatcher-2"] {
         cluster.kill(dispatcher);
     }
@@ -114,7 +115,7 @@ fn away_and_back(cluster: &mut CacheCluster) {
     cluster.kill("node-1");
     cluster.run("node-1");
     follow(cluster);
-    // Without any dispatcher a node speaks for itself, and tells of it later.
+    // Without any dispatcher a node applies the order alone, and passes it on later.
     cluster.kill("dispatcher-1");
     let told = || cluster.skep("node-2", &["pool", "resume", "app", "s2"]).stdout;
     let is_alone =

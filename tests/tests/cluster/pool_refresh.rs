@@ -1,4 +1,4 @@
-//! Refreshes in the background before a response is stale, once in a cluster.
+//! Background refreshes before a response becomes stale, once per cluster.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use skep_tests::{PATIENCE, poll_until};
 
 use super::pool_cache::{NODES, app, cluster, is_hit, node};
 
-/// Lifetimes of the test, in seconds.
+/// Lifetime of the response, in seconds.
 const LIFETIME_S: u64 = 3;
 const SETTINGS: &str = "refresh_ahead_percent = 90\nrefresh_hits_min = 2";
 
@@ -31,7 +31,7 @@ fn what_is_asked_for_often_is_refreshed_once_before_it_is_stale() {
     assert_eq!(cluster.get(&node(1), "/seldom").text(), "answer 1");
     assert_eq!(cluster.get(&node(1), "/often").text(), "answer 1");
     assert_eq!(received.try_iter().count(), 2);
-    // All nodes are asked all the time; nobody waits, and what is new is at all of them.
+    // All nodes are queried continuously; no request waits, and new versions reach all of them.
     let mut computed = 0;
     let began = Instant::now();
     let mut last = [1; NODES];
@@ -53,8 +53,8 @@ fn what_is_asked_for_often_is_refreshed_once_before_it_is_stale() {
         computed += asked("/often");
     }
     assert!(computed >= 2, "{computed}");
-    // The next one is due when a tenth of the lifetime is over, at the earliest, less the way of the request:
-    // a second one for the same response would come at once.
+    // The next refresh is due after a tenth of the lifetime at the earliest, minus the latency of the
+    // request: a duplicate for the same response would follow at once.
     let times = times.lock().unwrap().clone();
     let gaps: Vec<_> = times.windows(2).map(|it| it[1] - it[0]).collect();
     let least = Duration::from_secs(LIFETIME_S) / 20;

@@ -1,4 +1,4 @@
-//! Nodes that are off: their memory is with the kernel, and their machines are switched by commands.
+//! Nodes that are off: they return their memory to the kernel, and commands switch their machines.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -12,7 +12,7 @@ const LARGE: usize = 12;
 const SMALL: usize = 1_000;
 const SMALL_BYTES: usize = 4 << 10;
 
-/// Windows as short as they can be. Not at first.
+/// The shortest windows; disabled at first.
 const ELASTIC: &str = "[service.health]\ninterval_ms = \"100ms\"\ntimeout_ms = \"100ms\"\nrise = 1\n\
     [service.elastic]\nenabled = false\ntarget_requests = 1\ninterval_ms = 100\n\
     scale_out_window_ms = 0\nscale_in_window_ms = 300\nstep_in_nodes_max = 4\n";
@@ -27,7 +27,7 @@ fn is_switched_on(config: String) -> String {
     config.replace("enabled = false", "enabled = true")
 }
 
-/// The state of a node, and why.
+/// Returns the state of a node with its reason.
 fn shown(cluster: &CacheCluster, node: &str) -> String {
     let status = cluster.status(GATE);
     let nodes = status["services"][0]["nodes"].as_array().unwrap().iter();
@@ -42,7 +42,7 @@ fn wait_shown(cluster: &CacheCluster, node: &str, wanted: &str) {
     });
 }
 
-/// A client that has asked for much and reads nothing of it: load.
+/// A client that has requested a large file and does not read it, as load.
 fn waiting(cluster: &CacheCluster) -> RawClient {
     let mut client = RawClient::connect(cluster.outer(GATE));
     client.send_request("GET", "/big", &[("Connection", "close")]);
@@ -87,7 +87,7 @@ fn a_node_that_is_off_has_returned_its_memory_and_has_lost_nothing() {
     poll_until(PATIENCE, "what only it had is at the other one", || {
         kept("node-2") == 0 && kept("node-1") >= filled
     });
-    // A worker returns its own memory a tick later.
+    // A worker returns its own memory one tick later.
     poll_until(PATIENCE, "the memory is returned", || memory() < fresh + (full - fresh) / 10);
     println!(
         "memory of a node: {} MiB fresh, {} full, {} off",
@@ -95,7 +95,7 @@ fn a_node_that_is_off_has_returned_its_memory_and_has_lost_nothing() {
         full / MIB,
         memory() / MIB
     );
-    // What comes nevertheless is answered, and not kept.
+    // Requests that still arrive are answered, but not cached.
     RawClient::connect(cluster.outer("node-2")).get("/large-0").assert_status(200);
     assert_eq!(kept("node-2"), 0);
     let _load: Vec<_> = (0..3).map(|_| waiting(&cluster)).collect();
@@ -107,8 +107,8 @@ fn a_node_that_is_off_has_returned_its_memory_and_has_lost_nothing() {
     });
 }
 
-/// What switches the machines of a test: node-3 fails, node-4 hangs, node-5 exits and does not come. The others work: the
-/// test starts them, as a machine does when it boots.
+/// Switches the machines of the test: node-3 fails, node-4 hangs, and node-5's command succeeds but the node
+/// does not start. The others work: the test starts them, as a booting machine would.
 const SWITCH: &str = "#!/bin/sh
 echo \"$1 $2 $SKEP_TEST\" >> \"$0.log\"
 case $1-$2 in

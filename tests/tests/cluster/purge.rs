@@ -1,4 +1,4 @@
-//! Purges: what all nodes keep is got anew, at once and wherever it came from.
+//! Purges: all nodes fetch purged objects again at once, wherever their copies came from.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -13,7 +13,7 @@ use skep_tests::origin::{Answer, FRESH, Origin};
 use skep_tests::{FreePort, PATIENCE, RawClient, Site, Skep, poll_until, run_to_end};
 
 const NODES: [&str; 3] = ["node-1", "node-2", "node-3"];
-/// So that only purges and the kernel tell of changes.
+/// So that nodes learn of changes only through purges and the kernel.
 const SELDOM: &str = "check_interval_ms = \"60s\"";
 
 fn gate(cluster: &CacheCluster, what: &[&str]) -> Value {
@@ -27,7 +27,7 @@ fn outcomes(purged: &Value) -> Vec<(&str, &str)> {
     nodes.map(|it| (it["name"].as_str().unwrap(), it["outcome"].as_str().unwrap())).collect()
 }
 
-/// Other bytes of the same length, with no other time of change.
+/// Overwrites a file with bytes of the same length, preserving its modification time.
 fn change_in_place(site: &Site, name: &str, bytes: &[u8]) {
     let path = site.path(name);
     let before = path.metadata().unwrap();
@@ -115,7 +115,7 @@ fn a_purge_hits_what_it_names_and_nothing_else() {
         }
         gate(&cluster, what);
         for path in paths {
-            // Asked for at the first, taken from it by the second.
+            // Requested at the first node, and read from it by the second.
             let seen = clients
                 .each_mut()
                 .map(|client| client.get(path).header("cache-status").unwrap_or("none").to_owned());
@@ -190,7 +190,8 @@ fn a_fill_under_way_is_not_taken_for_what_comes_after_the_purge() {
     for node in ["node-1", "node-2"] {
         assert_same(&cluster.get(node, "/a").body, &new);
     }
-    // What was begun before was under way all the time; it ends, with right bytes or none.
+    // The fetch that started before the purge was in progress all the time; it ends with correct bytes or
+    // none.
     assert_eq!(origin.asked().len(), 2, "one ask before the purge, one after it");
     origin.go_on();
     if let Ok(reply) = waiting.try_response() {
@@ -203,7 +204,7 @@ fn under_load_no_reply_that_begins_after_a_purge_has_old_bytes() {
     let len = SEGMENT + 300_000;
     let site = Site::new().with("film", version(1, len));
     let cluster = CacheCluster::start(1, 3, site, SELDOM);
-    // The last version that was purged for, and the one that is being written.
+    // The last purged version, and the one being written.
     let (purged, writing, is_over) = (AtomicU32::new(1), AtomicU32::new(1), AtomicBool::new(false));
     let good: [AtomicU32; 3] = Default::default();
     let look = |place: usize| {
@@ -211,7 +212,7 @@ fn under_load_no_reply_that_begins_after_a_purge_has_old_bytes() {
         let mut client = RawClient::connect(cluster.outer(NODES[place]));
         client.ask("/film");
         let reply = client.try_response();
-        // Changed under it: it may have been cut, or been put together of both.
+        // The file changed meanwhile: the reply may be truncated or mix both versions.
         if writing.load(Ordering::SeqCst) != known {
             let body = reply.map(|reply| reply.body).unwrap_or_default();
             let begun = body.get(..16).map(|begin| version_of(begin).unwrap());
@@ -244,7 +245,7 @@ fn under_load_no_reply_that_begins_after_a_purge_has_old_bytes() {
     });
 }
 
-/// Ends the others, too, when a test fails.
+/// Ends the other threads too if a test fails.
 struct OnDrop<'a>(&'a AtomicBool);
 
 impl Drop for OnDrop<'_> {
@@ -273,7 +274,7 @@ fn a_node_that_was_away_applies_what_it_missed() {
     cluster.run("node-3");
     cluster.wait_linked(3);
     all(&cluster, "/f", 2);
-    // A dispatcher that was away learns from the nodes, and tells who comes.
+    // A dispatcher that was down learns of purges from the nodes, and informs those that link.
     cluster.kill("dispatcher-1");
     cluster.kill("dispatcher-2");
     cluster.kill("node-3");
@@ -304,7 +305,7 @@ fn a_node_that_stood_still_serves_nothing_that_was_purged_meanwhile() {
         change_in_place(&cluster.site, "f", &version(number, 50_000));
         let purged = gate(&cluster, &["/f"]);
         assert_eq!(outcomes(&purged), [("node-1", "acknowledged"), ("node-2", "away")]);
-        // Both ways wait for it: that of a new connection and that of one it has.
+        // The purge must wait for both: a new connection and an existing one.
         let mut new = RawClient::connect(cluster.outer("node-2"));
         for client in [&mut kept, &mut new] {
             client.ask("/f");
@@ -344,7 +345,7 @@ fn a_node_that_does_not_answer_is_named() {
     let done = cluster.skep("dispatcher-1", &["purge", "/f"]);
     assert_eq!((done.code, done.stderr.as_str()), (Some(0), ""));
     assert!(done.stdout.contains("node-1  purged in ") && done.stdout.lines().count() == 2);
-    // It is linked, and acknowledges nothing.
+    // It is linked, but acknowledges nothing.
     let coordinator = ("dispatcher-1", cluster.inner("dispatcher-1"));
     let fake = FakeNode::join("node-9", coordinator, Greeting::Right, |_, _| None);
     cluster.wait_linked(3);
@@ -369,7 +370,7 @@ fn a_node_that_serves_without_a_link_fails_the_purge() {
         let done = cluster.skep("dispatcher-1", &["purge", "/f", "--timeout", "1s"]);
         (done.code, done.stdout, done.stderr)
     };
-    // Its config differs: it answers clients and checks, and knows of no coordinator.
+    // With another config, it serves clients and health checks, but has no coordinator.
     let alone = |config: String| config.replace("[cache]\n", "[cache]\ncooperate = false\n");
     cluster.kill("node-3");
     cluster.wait_state("dispatcher-1", "node-3", "down");
@@ -386,7 +387,7 @@ fn a_node_that_serves_without_a_link_fails_the_purge() {
     let expected = [("node-1", "acknowledged"), ("node-2", "acknowledged"), ("node-3", "unlinked")];
     assert_eq!((outcomes(&purged).as_slice(), &purged["complete"]), (&expected[..], &json!(false)));
 
-    // Who gets no requests is not missed.
+    // A node that receives no requests is not required.
     let drained = cluster.skep("dispatcher-1", &["node", "drain", "node-3"]);
     assert_eq!(drained.code, Some(0), "{drained:?}");
     cluster.wait_state("dispatcher-1", "node-3", "drained");
@@ -394,7 +395,7 @@ fn a_node_that_serves_without_a_link_fails_the_purge() {
     assert_eq!((code, stderr.as_str()), (Some(0), ""), "{stdout}");
     assert!(stdout.contains("node-3  away"), "{stdout}");
 
-    // Right again, it has applied all before it takes part.
+    // With the right config again, it has applied all purges before it takes part.
     cluster.skep("dispatcher-1", &["node", "resume", "node-3"]);
     cluster.kill("node-3");
     cluster.reconfigure("node-3", |config| config);
@@ -405,7 +406,7 @@ fn a_node_that_serves_without_a_link_fails_the_purge() {
     assert!(code == Some(0) && stdout.contains("node-3  purged in "), "{stdout}");
 }
 
-/// Of a node that was killed it may be known that its link is gone, and not yet that it is down.
+/// After a node was killed, its link may be known to be lost before it is known to be down.
 #[test]
 fn a_purge_waits_until_it_is_known_that_a_node_is_down() {
     let site = Site::new().with("f", version(1, 50_000));

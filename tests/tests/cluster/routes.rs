@@ -1,4 +1,4 @@
-//! Routes of one site in a cluster: each kind of backend is shared by its own means.
+//! Routes of one site in a cluster: the content of each kind of backend is shared in its own way.
 
 use std::fs;
 
@@ -63,7 +63,7 @@ fn a_partition_a_shared_folder_and_an_origin_are_one_site() {
     cluster.assert_asked(origin.asked().len() as u64, 2);
 }
 
-/// The bytes of a file that an application names are read from one disk, and by others from memory.
+/// A file that an application names is read from disk by one node, and from memory by the others.
 #[test]
 fn nodes_share_the_files_that_applications_name() {
     let len = SEGMENT + 4711;

@@ -1,4 +1,4 @@
-//! Requests at a server of a pool, counted in the whole cluster.
+//! Requests at a server of a pool, counted across the cluster.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -12,10 +12,10 @@ use skep_tests::{PATIENCE, RawClient, Site, poll_until};
 const NODES: usize = 4;
 const SLOTS: usize = 5;
 
-/// Clients of each node: more than there are slots.
+/// Number of clients of each node: more than there are slots.
 const CLIENTS: usize = 3;
 
-/// Requests that an application has at the moment, and had at most.
+/// Number of requests that an application is processing, and the maximum so far.
 #[derive(Default)]
 struct InWork {
     now: AtomicUsize,
@@ -23,14 +23,14 @@ struct InWork {
     done: AtomicUsize,
 }
 
-/// An application that takes its time.
+/// An application with some processing time.
 fn app() -> (App, Arc<InWork>) {
     let in_work = Arc::<InWork>::default();
     let seen = Arc::clone(&in_work);
     let app = App::answering(move |_| {
         let now = seen.now.fetch_add(1, SeqCst) + 1;
         seen.most.fetch_max(now, SeqCst);
-        // What it does, not what the test waits for.
+        // Processing time; the test does not wait for it.
         thread::sleep(Duration::from_millis(20));
         seen.now.fetch_sub(1, SeqCst);
         seen.done.fetch_add(1, SeqCst);
@@ -54,7 +54,7 @@ fn node(number: usize) -> String {
     format!("node-{number}")
 }
 
-/// Runs `job` while clients of these nodes ask as fast as they can; each reply is whole.
+/// Runs `job` while clients of these nodes send requests as fast as they can; each reply must be complete.
 fn under_load<R>(
     cluster: &CacheCluster,
     nodes: impl Iterator<Item = usize>,
@@ -76,7 +76,7 @@ fn under_load_at<R>(addresses: &[std::net::SocketAddr], job: impl FnOnce() -> R)
     thread::scope(|scope| {
         let clients = addresses.iter().flat_map(|address| [address; CLIENTS]);
         let asking: Vec<_> = clients.map(|&address| scope.spawn(move || ask(address))).collect();
-        // Also if the job fails.
+        // Even if the job fails.
         let over = Ends(&is_over);
         let result = job();
         drop(over);
@@ -85,7 +85,7 @@ fn under_load_at<R>(addresses: &[std::net::SocketAddr], job: impl FnOnce() -> R)
     })
 }
 
-/// Says that it is over when it is dropped.
+/// Sets the flag when dropped.
 struct Ends<'a>(&'a AtomicBool);
 
 impl Drop for Ends<'_> {
@@ -115,7 +115,7 @@ fn all_nodes_together_send_a_server_as_many_requests_as_it_takes() {
     poll_until(PATIENCE, "all slots are granted", shared);
     under_load(&cluster, 1..=NODES, || {
         poll_until(PATIENCE, "all slots are used", || in_work.most.load(SeqCst) == SLOTS);
-        // What is idle elsewhere one node may have.
+        // One node may use slots that are idle elsewhere.
     });
     under_load(&cluster, 2..=2, || {
         in_work.most.store(0, SeqCst);
@@ -161,7 +161,7 @@ fn a_server_that_is_added_at_run_time_is_counted_as_one_of_the_file() {
     let ((app, _), (second, in_work)) = (self::app(), self::app());
     let cluster = cluster(&app, 1);
     let (address, slots_max) = (second.address().to_string(), SLOTS.to_string());
-    // At all nodes, whichever is asked.
+    // The order applies to all nodes, whichever receives it.
     let arguments = ["pool", "add", "app", "x1", &address, "--connections-max", &slots_max];
     let added = cluster.skep(&node(3), &arguments);
     assert_eq!(added.code, Some(0), "{}", added.stderr);
@@ -172,7 +172,7 @@ fn a_server_that_is_added_at_run_time_is_counted_as_one_of_the_file() {
     poll_until(PATIENCE, "its slots are granted", || all() == SLOTS as u64);
     under_load(&cluster, 1..=NODES, || {
         poll_until(PATIENCE, "all of them are used", || in_work.most.load(SeqCst) == SLOTS);
-        // A reload of the same file changes nothing of it.
+        // A reload of the same file changes nothing about it.
         let reloaded = cluster.skep(&node(2), &["reload"]);
         assert_eq!(reloaded.code, Some(0), "{}", reloaded.stderr);
         in_work.most.store(0, SeqCst);
@@ -187,7 +187,7 @@ fn a_server_that_is_added_at_run_time_is_counted_as_one_of_the_file() {
 fn a_server_of_another_name_is_the_same_server() {
     let (app, in_work) = app();
     let cluster = cluster(&app, 1);
-    // A request of each client that there is, and more.
+    // One request of each client, and more.
     let many = 4 * NODES * CLIENTS;
     let are_served = |since: usize| in_work.done.load(SeqCst) >= since + many;
     let rename = |number: usize, [pool, server]: [&str; 2]| {
@@ -201,13 +201,13 @@ fn a_server_of_another_name_is_the_same_server() {
         poll_until(PATIENCE, "the renamed server has slots", || {
             slots_of(&cluster, number, [pool, server]) > 0
         });
-        // What the others have goes on.
+        // Requests of the other nodes continue.
         let since = in_work.done.load(SeqCst);
         poll_until(PATIENCE, "clients are served", || are_served(since));
     };
     under_load(&cluster, 1..=NODES, || {
         poll_until(PATIENCE, "all slots are used", || in_work.most.load(SeqCst) == SLOTS);
-        // The server; and the pool as well, which is another one then, and back.
+        // The server, then the pool as well, which is a new one then, and back.
         for to in [["app", "s2"], ["shop", "s3"], ["app", "s1"]] {
             (1..=NODES).for_each(|number| rename(number, to));
         }

@@ -1,6 +1,6 @@
-//! Slow clients of a proxying dispatcher: what they do is not the node's matter.
-//! Steady ones get every byte over both hops; the dispatcher cuts off who takes
-//! nothing, and says so, before the node does.
+//! Slow clients of a proxying dispatcher do not affect the node. Steady ones receive every byte over both
+//! hops; clients that read nothing are disconnected by the dispatcher, which logs it, before the node does
+//! so.
 
 use std::net::SocketAddr;
 use std::thread;
@@ -14,8 +14,8 @@ use skep_tests::{PATIENCE, RawClient, Site, Steady, poll_until};
 const MIB: usize = 1024 * 1024;
 const SIZE: usize = 16 * MIB;
 
-/// What a dispatcher and a node cut off: who takes nothing for two seconds, or less than
-/// 85 KiB/s on average of six.
+/// Limits of dispatchers and nodes: a client is disconnected that reads nothing for two seconds, or less than
+/// 85 KiB/s averaged over six seconds.
 const STRICT: &str = "[timeouts]\nwrite_stall_ms = \"2s\"\nsend_min_bytes_per_s = \"85KiB\"\n\
                       send_average_ms = \"6s\"\n";
 
@@ -27,12 +27,12 @@ fn site() -> Site {
     Site::new().with_large("large", SIZE)
 }
 
-/// A reader of all of `/large`.
+/// Reads all of `/large`.
 fn read(address: SocketAddr, rate_bytes_s: u64) -> Vec<u8> {
     Steady::get(address, "/large", rate_bytes_s).0.read(SIZE)
 }
 
-/// So many readers at once, each of which must get all of it.
+/// Runs this number of concurrent readers, each of which must receive the whole file.
 fn read_all(address: SocketAddr, readers: usize, rate_bytes_s: u64) {
     let whole = content::version(1, SIZE);
     thread::scope(|scope| {
@@ -89,13 +89,13 @@ fn who_takes_nothing_is_cut_off_by_the_dispatcher_and_not_by_the_node() {
     for client in &mut idle {
         assert!(client.read_to_close().len() < SIZE);
     }
-    // And it is still asked.
+    // The node still receives requests.
     let (_, head) = Steady::get(dispatcher, "/large", MIB as u64);
     head.assert_status(200);
 }
 
-/// The node answers before it has the body, which never comes: the reply that went out
-/// must not take away the deadline of what is read behind it.
+/// The node answers before it has the body, which never arrives: the reply must not disarm the timeout of
+/// what is read after it.
 #[test]
 fn a_body_that_never_comes_holds_nothing_at_a_dispatcher() {
     let cluster = CacheCluster::start(1, 1, site(), "");
@@ -106,12 +106,11 @@ fn a_body_that_never_comes_holds_nothing_at_a_dispatcher() {
     client.assert_closed();
 }
 
-/// Where a segment is 1,460 bytes long, and windows open by smaller steps than on
-/// loopback. The times are a tenth of the defaults: a reader of 42 KiB/s stands for one of 4 KiB/s.
+/// With segments of 1,460 bytes, where windows open in smaller steps than on the loopback. Times are a tenth
+/// of the defaults: a reader of 42 KiB/s corresponds to one of 4 KiB/s.
 #[test]
 fn steady_readers_get_every_byte_over_links_with_an_mtu_of_1500() {
-    /// Of the slow one, in bytes: as much as it takes in the time of the fast ones, longer than the
-    /// time of the average.
+    /// Bytes read by the slow reader during the time of the fast ones, which exceeds the averaging window.
     const SLOW: usize = 16 * 42 * 1024;
     const DECADE: &str = "[timeouts]\nwrite_stall_ms = \"2s\"\nsend_min_bytes_per_s = \"10KiB\"\n\
                           send_average_ms = \"12s\"\n";
@@ -128,7 +127,7 @@ fn steady_readers_get_every_byte_over_links_with_an_mtu_of_1500() {
         assert_same(&read, &content::version(1, SLOW));
     };
     let [node, dispatcher] = ["node-1", "dispatcher-1"].map(|server| cluster.outer(server));
-    // Threads are of the machine that starts them.
+    // Threads belong to the network of the machine that starts them.
     let read = || {
         thread::scope(|scope| {
             for address in [node, dispatcher] {

@@ -1,4 +1,4 @@
-//! Soft purges: what all nodes keep is stale, not gone.
+//! Soft purges: cached objects become stale instead of being removed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,7 +20,7 @@ fn softly(cluster: &CacheCluster, what: &[&str]) -> Value {
     purged
 }
 
-/// The same, whichever acknowledges it.
+/// Purges softly, whichever nodes acknowledge.
 fn softly_of(cluster: &CacheCluster, what: &str) {
     let order = json!({ "what": [what], "soft": true, "timeout_ms": 200 });
     cluster.order_purge("dispatcher-1", &order);
@@ -32,7 +32,7 @@ fn get(cluster: &CacheCluster, number: usize, path: &str) -> Response {
     reply
 }
 
-/// 304 to who has the page, else the page.
+/// Answers 304 to a request with the page's tag, otherwise the page.
 fn tagged(fields: &str, request: &AppRequest, count: usize) -> Vec<u8> {
     match request.field("if-none-match") {
         Some("\"v\"") => b"HTTP/1.1 304 Not Modified\r\nETag: \"v\"\r\n\r\n".to_vec(),
@@ -90,7 +90,7 @@ fn what_was_softly_purged_is_used_stale_where_that_is_allowed() {
     everywhere(&cluster, "/errors", "answer 1");
     received.try_iter().for_each(drop);
     softly(&cluster, &["tag:t"]);
-    // At once, while one node asks.
+    // The stale page is returned at once, while one node revalidates.
     let stale = get(&cluster, 1, "/refreshed");
     assert_eq!(stale.text(), "answer 1");
     let status = stale.cache_status();
@@ -121,7 +121,7 @@ fn a_hard_purge_wins() {
     let reply = get(&cluster, 1, "/page");
     assert_eq!(reply.text(), "answer 2", "{}", reply.head_text());
     assert_eq!(received.recv_timeout(PATIENCE).unwrap().field("if-none-match"), None);
-    // It is later than the soft one, too.
+    // The hard purge is also newer than the soft one.
     everywhere(&cluster, "/page", "answer 2");
     assert_eq!(received.try_iter().count(), 0);
 }
@@ -140,7 +140,7 @@ fn what_was_asked_for_before_a_soft_purge_is_stale_when_it_comes() {
     let mut leader = asking(&cluster, 1, "/page");
     received.recv_timeout(PATIENCE).expect("it is asked for");
     softly(&cluster, &["/page"]);
-    // They wait for what was asked for before.
+    // They wait for the request that is already in progress.
     let late: Vec<_> = (1..=NODES).map(|number| asking(&cluster, number, "/page")).collect();
     shut.store(false, Ordering::SeqCst);
     gate.store(true, Ordering::SeqCst);
@@ -192,7 +192,7 @@ fn a_file_is_looked_at_again() {
         OWN_NAME
     );
     let cluster = CacheCluster::start_of(1, 3, site, &lines, "check_interval_ms = \"60s\"");
-    // Nobody is told of what is written by its other name.
+    // Changes through the other hard link cause no notification.
     let elsewhere = Site::new();
     std::fs::hard_link(cluster.site.path("a"), elsewhere.path("a")).unwrap();
     for it in 1..=3 {
@@ -222,7 +222,7 @@ fn a_file_is_looked_at_again() {
 fn a_node_of_an_earlier_build_takes_a_soft_purge_for_a_hard_one() {
     let site = Site::new().with("a", "a");
     let mut cluster = CacheCluster::start(1, 2, site, "");
-    // It does not say that it understands soft purges.
+    // It does not announce support for soft purges.
     cluster.kill("node-1");
     let coordinator = ("dispatcher-1", cluster.inner("dispatcher-1"));
     let earlier = FakeNode::join("node-1", coordinator, Greeting::Right, |_, _| None);
@@ -235,9 +235,9 @@ fn a_node_of_an_earlier_build_takes_a_soft_purge_for_a_hard_one() {
         _ => None,
     });
     assert_eq!(Some(news.newest().0), purged["stamp"].as_u64(), "{purged}");
-    // For the other one it is soft, also when that one tells of it.
+    // For the other node the purge stays soft, even when the first node reports it.
     earlier.tell(&ToCoordinator::Purges(news));
-    // Behind that.
+    // After that message.
     earlier.ask(SegmentName([7; 16]), 1);
     let is_soft = || cluster.metric("node-2", "skep_softly_purged_objects_total");
     cluster.get("node-2", "/a").assert_status(200);

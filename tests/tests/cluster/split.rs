@@ -1,5 +1,5 @@
-//! Nodes that can't reach each other, although both are linked with the
-//! coordinator: who asks goes to the other holder or to the origin.
+//! Nodes that cannot reach each other although both are linked with the coordinator: the requesting node uses
+//! the other holder or the origin.
 
 use std::thread;
 use std::time::Instant;
@@ -11,10 +11,10 @@ use skep_tests::direct::{figure, root_or_skip};
 use skep_tests::sought::{LOST, ORIGIN, PEER};
 use skep_tests::{PATIENCE, Site, poll_until};
 
-/// Two chunks on the way between nodes, and a bit.
+/// Two full chunks and a partial one.
 const LEN: usize = 600_000;
 
-/// A dispatcher and three nodes that see `files` files `f0`, `f1`, ...
+/// Starts a dispatcher and three nodes that share `files` files `f0`, `f1`, ...
 fn start(files: usize) -> Option<CacheCluster> {
     if !root_or_skip() {
         return None;
@@ -43,7 +43,7 @@ fn cut(cluster: &CacheCluster, one: &str, other: &str) {
     cluster.bed().partition(cluster.machine(one), cluster.machine(other)).unwrap();
 }
 
-/// Waits until the coordinator knows that a node holds so many files.
+/// Waits until the coordinator has recorded that a node holds this number of files.
 fn wait_held(cluster: &CacheCluster, node: &str, files: usize) {
     poll_until(PATIENCE, &format!("{files} files are held by {node}"), || {
         let nodes = cluster.coordinator("dispatcher-1")["nodes"].clone();
@@ -65,12 +65,12 @@ fn a_holder_that_is_cut_off_is_passed_over_for_the_other() {
     let start = Instant::now();
     get_all(&cluster, "node-2", FILES);
     let elapsed_ms = start.elapsed().as_millis();
-    // Which holder is named first is chance.
+    // Which holder is listed first is random.
     let lost = cluster.metric("node-2", LOST);
     assert!(lost > 0 && lost < FILES as u64, "{lost} of {FILES}");
     let got = || cluster.metric("node-2", PEER) + cluster.metric("node-2", ORIGIN);
     wait_count("files from anywhere", before + FILES as u64, got);
-    // Nothing is read twice, but where the other holder was not let run, too.
+    // Files are read again only if the other holder was not scheduled in time either.
     let read = cluster.metric("node-2", ORIGIN);
     assert!(2 * read <= lost, "{read} read, {lost} lost");
     figure(&format!(
@@ -84,7 +84,7 @@ fn who_is_cut_off_from_the_only_holder_reads_the_origin_and_the_cut_heals() {
     let Some(cluster) = start(2 * FILES) else { return };
     get_all(&cluster, "node-1", FILES);
     wait_held(&cluster, "node-1", FILES);
-    // A connection between them that is in use when the cut comes, too.
+    // Including a connection between them that is in use when the link is cut.
     assert_same(&cluster.get("node-2", "/f0").body, &version(0, LEN));
     let count = || [ORIGIN, LOST].map(|metric| cluster.metric("node-2", metric));
     let [read_before, lost_before] = count();
@@ -96,11 +96,11 @@ fn who_is_cut_off_from_the_only_holder_reads_the_origin_and_the_cut_heals() {
     cluster.wait_metric("node-2", LOST, lost_before + FILES as u64 - 1);
     let [read_cut, lost_cut] = count();
     cluster.bed().heal_all().unwrap();
-    // New files; who has read them says so at once.
+    // New files; a node that has read them reports it at once.
     get_all(&cluster, "node-1", 2 * FILES);
     wait_held(&cluster, "node-1", 2 * FILES);
     get_all(&cluster, "node-2", 2 * FILES);
-    // They are got from node-1, but where that was not let run.
+    // They are fetched from node-1, except when that was not scheduled in time.
     let [read, lost] = count();
     assert!(read - read_cut <= lost - lost_cut, "{read} read, {lost} lost");
     figure(&format!("a cut between a node and the only holder: {FILES} files in {elapsed_ms} ms"));
@@ -127,7 +127,7 @@ fn a_node_that_is_cut_off_from_all_others_serves_alone_and_comes_back() {
     let count = || [ORIGIN, LOST].map(|metric| cluster.metric("node-3", metric));
     let [read_before, lost_before] = count();
     get_all(&cluster, "node-3", 2 * FILES);
-    // It has others again.
+    // It can reach the others again.
     let [read, lost] = count();
     assert!(read - read_before <= lost - lost_before, "{read} read, {lost} lost");
     figure(&format!("a node cut off from all others: {FILES} files in {elapsed_ms} ms"));

@@ -1,4 +1,4 @@
-//! `skep status --pools`: the servers of applications, as all nodes of the cluster see them.
+//! `skep status --pools`: application servers, as seen by all nodes of the cluster.
 
 use serde_json::Value;
 use skep_tests::app::{App, response};
@@ -37,7 +37,7 @@ fn a_dispatcher_shows_the_pools_of_all_its_nodes() {
             servers[0]["state"] == "up" && servers[1]["state"] == "down"
         })
     };
-    // Linked, though no server is counted in the cluster and nothing is cached.
+    // Nodes are linked, although no server is counted across the cluster and nothing is cached.
     poll_until(PATIENCE, "both nodes have answered, and found out", is_complete);
     let nodes = pools(&cluster, "dispatcher-1");
     assert_eq!((&nodes[0]["node"], &nodes[1]["node"]), (&"node-1".into(), &"node-2".into()));
@@ -51,13 +51,13 @@ fn a_dispatcher_shows_the_pools_of_all_its_nodes() {
         assert!(rows.iter().any(|it| it == &row), "{row:?} is missing in\n{table}");
     }
     assert!(table.contains("s2 at node-1 down: checks failed: connection refused"), "{table}");
-    // The same by a node, which is asked as well.
+    // The same through a node.
     assert_eq!(pools(&cluster, "node-1")[1]["pools"][0]["servers"][0]["requests_total"], 2);
     let shown = cluster.skep("node-1", &["status", "--series", "10s", "--json"]).stdout;
     let series: Value = serde_json::from_str(&shown).unwrap();
     assert_eq!(series["nodes"], serde_json::json!(["node-1", "node-2"]), "{series}");
     assert_eq!(series["missing"], serde_json::json!([]), "{series}");
-    // What is not known is said, and not shown as none.
+    // Unknown values are reported as missing, not as zero.
     cluster.kill("node-1");
     let is_missing = || pools(&cluster, "dispatcher-1")[0]["missing"].is_string();
     poll_until(PATIENCE, "the dead one is missing", is_missing);
@@ -67,7 +67,7 @@ fn a_dispatcher_shows_the_pools_of_all_its_nodes() {
         let table = cluster.skep("node-2", &[&["status"], what].concat()).stdout;
         assert!(table.contains("no answer of node-1: it is not linked"), "{table}");
     }
-    // So does a node, by its dispatcher.
+    // A node reports the same, through its dispatcher.
     let asked = pools(&cluster, "node-2");
     assert_eq!(asked[1]["pools"][0]["servers"][0]["requests_total"], 2);
     assert!(asked[0]["missing"].as_str().unwrap().contains("not linked"), "{asked}");
@@ -106,7 +106,7 @@ fn a_session_that_comes_by_two_nodes_is_one() {
     let table = cluster.skep("dispatcher-1", &["status", "--pools"]).stdout;
     let last = table.lines().last().expect("a line");
     assert_eq!(last, "  sessions in the last 30 min: 4 (here 3, other 2)");
-    // What a node has seen is not known without it.
+    // Without the node, its counts are unknown.
     cluster.kill("node-1");
     let is_missing = || pools(&cluster, "dispatcher-1")[0]["missing"].is_string();
     poll_until(PATIENCE, "the dead one is missing", is_missing);

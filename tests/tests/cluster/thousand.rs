@@ -1,7 +1,7 @@
-//! A thousand clients of a cluster of four want one page that takes half a second: it is computed once; and
-//! where it turns out to be private, they wait for one computation, and then for none.
+//! A thousand clients of a cluster of four request a page that takes half a second: it is computed once; if
+//! it turns out to be private, they wait for one computation, and later for none.
 //!
-//! The counts are asserted. Times are printed, for docs/benchmarks.md: `cargo test -p skep-tests --test
+//! The counts are asserted. Times are printed for docs/benchmarks.md: `cargo test -p skep-tests --test
 //! cluster thousand -- --nocapture`.
 
 use std::collections::BTreeMap;
@@ -15,11 +15,11 @@ use skep_tests::{Crowd, PATIENCE, RawClient, Site};
 use super::pool_cache::{NODES, asking, node};
 
 const CLIENTS: usize = 1_000;
-/// How long the page takes.
+/// Duration of a computation of the page.
 const COMPUTATION: Duration = Duration::from_millis(500);
 
-/// Computations of an application: how many began, and how many have to be under way at the same time
-/// before any of them ends.
+/// Computations of an application: the number started, and the number that must run concurrently before any
+/// of them ends.
 #[derive(Default)]
 struct Computations {
     counts: Mutex<BTreeMap<String, usize>>,
@@ -35,13 +35,13 @@ impl Computations {
         *count
     }
 
-    /// Waits until so many have begun; none of them can have waited for another one.
+    /// Waits until `begun` have started; so none of them can have waited for another one.
     fn until(&self, line: &str, begun: usize) {
         let is_less = |counts: &mut BTreeMap<String, usize>| counts[line] < begun;
         let counts = self.counts.lock().unwrap();
         let (counts, waited) = self.more.wait_timeout_while(counts, PATIENCE, is_less).unwrap();
         let begun = counts[line];
-        // Else its panic would be that of all others.
+        // Otherwise its panic would poison the lock for all others.
         drop(counts);
         assert!(!waited.timed_out(), "one waits for another one's computation: {begun} have begun");
     }
@@ -62,7 +62,7 @@ fn cluster(app: &App) -> CacheCluster {
     cluster
 }
 
-/// All clients ask, then all read; returns the bodies, and the times from the question to the end, sorted.
+/// All clients send requests, then all read; returns the bodies, and the sorted latencies.
 fn wave(cluster: &CacheCluster, target: &str) -> (Vec<String>, Vec<Duration>) {
     let ask = |number: usize| (Instant::now(), asking(cluster, number % NODES + 1, target));
     let clients: Vec<(Instant, RawClient)> = (0..CLIENTS).map(ask).collect();
@@ -87,7 +87,7 @@ fn print(what: &str, computations: usize, times: &[Duration]) {
 
 #[test]
 fn one_computation_serves_a_thousand_clients_and_a_private_page_holds_up_none() {
-    // A connection of each client, and one of its request to the application.
+    // One connection per client, and one per request to the application.
     let Some(_crowd) = Crowd::of(2 * CLIENTS as u64) else { return };
     let computations = Arc::<Computations>::default();
     let seen = Arc::clone(&computations);
@@ -98,8 +98,8 @@ fn one_computation_serves_a_thousand_clients_and_a_private_page_holds_up_none() 
             false => "Cache-Control: max-age=600\r\n",
             true => "Cache-Control: private\r\n",
         };
-        // What is not the first waits for all of its wave: in the first one for those that it released, in
-        // the second for all.
+        // Later requests wait for all of their wave: in the first wave, for those released by the first
+        // request; in the second, for all.
         match (line.contains("/private"), count) {
             (false, _) | (true, 1) => std::thread::sleep(COMPUTATION),
             (true, count) if count <= CLIENTS => {

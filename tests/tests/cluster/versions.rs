@@ -1,6 +1,6 @@
-//! Bytes that do not belong together: one entity tag for different lengths, copies of
-//! another length than their name says, files caught half-written. No node serves them as
-//! one, hands them on, or waits for what never comes.
+//! Inconsistent bytes: one entity tag for different lengths, copies with another length than their name
+//! implies, partially written files. No node serves a mixture of them, passes them on, or waits for missing
+//! bytes for ever.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,12 +18,12 @@ use skep_wire::cache::PeerReply;
 
 const NODES: [&str; 3] = ["node-1", "node-2", "node-3"];
 
-/// Kept, and asked about each time.
+/// Stored, and revalidated each time.
 const STALE: &str = "Cache-Control: max-age=0\r\n";
 
 #[test]
 fn nodes_that_know_different_lengths_under_one_tag_do_not_meet() {
-    // By path: what the origin has, one after the other.
+    // By path: the successive contents of the origin.
     let versions = [("/a", [100, 150, 90]), ("/b", [20_000, 30_000, 10_000])];
     let several = ("/c", [SEGMENT + 9_000, SEGMENT + 8_000, SEGMENT]);
     let versions: HashMap<_, _> = versions.into_iter().chain([several]).collect();
@@ -35,7 +35,7 @@ fn nodes_that_know_different_lengths_under_one_tag_do_not_meet() {
         Answer::of(&asked.without("if-none-match"), &bytes, "\"v\"", STALE)
     });
     let cluster = CacheCluster::start_of(1, 3, Site::new(), &origin.line(), "");
-    // Each node gets to know another length first; then all the last one.
+    // Each node first receives a different length; then all receive the last one.
     for (turn, node) in NODES.into_iter().enumerate() {
         number.store(turn, Ordering::SeqCst);
         for (path, lengths) in &versions {
@@ -59,7 +59,7 @@ fn nodes_that_know_different_lengths_under_one_tag_do_not_meet() {
 fn what_was_caught_half_written_is_passed_on_to_no_node() {
     const LEN: usize = 700_000;
     const VERSIONS: u32 = 16;
-    // On a disk that all see, and on one that only node-1 sees.
+    // On a disk that all nodes share, and on one of node-1 only.
     for (content, folder) in [("shared", "node-1"), ("partition", OWN_NAME)] {
         let site = Site::new().with_large("node-1/f", LEN);
         for node in ["node-2", "node-3"] {
@@ -106,7 +106,7 @@ fn what_was_caught_half_written_is_passed_on_to_no_node() {
 fn a_copy_of_another_length_than_its_name_says_is_not_served() {
     const LEN: usize = 50_000;
     let body = version(1, LEN);
-    // Nobody can tell what a name stands for who has not seen the file.
+    // A node that has not seen the file cannot know what a name stands for.
     let passed_on = [("half", LEN / 2), ("double", 2 * LEN), ("byte", LEN - 1), ("tiny", 10)];
     let site = passed_on.iter().fold(Site::new(), |site, (name, _)| site.with(name, &body));
     let cluster = CacheCluster::start(1, 1, site, "");

@@ -1,5 +1,5 @@
-//! The cluster cache in direct dispatch: the active dispatcher coordinates, and
-//! who takes over knows soon what nodes hold.
+//! The cluster cache in direct dispatch: the active dispatcher coordinates, and its successor soon has the
+//! directory of the nodes.
 
 use skep_tests::cache::wait_count;
 use skep_tests::content::{assert_same, version};
@@ -11,10 +11,10 @@ const FILES: u32 = 20;
 const LEN: usize = 100_000;
 const NODES: [&str; 3] = ["node-1", "node-2", "node-3"];
 
-/// What is counted: got from others, read, and what becomes of it without a coordinator.
+/// Outcomes that are counted: read from others, read from disk, and the fallbacks without a coordinator.
 const METRICS: [&str; 4] = [PEER, ORIGIN, OWNER, SILENT];
 
-/// All files from a node; what the cache did for each.
+/// Requests all files from a node; returns the cache's outcome for each.
 fn get_all(cluster: &DirectCluster, node: &str) -> Vec<String> {
     let get = |number: u32| {
         let address = cluster.node_address(node);
@@ -26,7 +26,7 @@ fn get_all(cluster: &DirectCluster, node: &str) -> Vec<String> {
     (0..FILES).map(get).collect()
 }
 
-/// Waits until a dispatcher coordinates all nodes and knows where so many copies are.
+/// Waits until a dispatcher coordinates all nodes and its directory has this number of copies.
 fn wait_coordinates(cluster: &DirectCluster, dispatcher: &str, copies: u32) {
     poll_until(PATIENCE, &format!("{dispatcher} knows {copies} copies"), || {
         let cache = cluster.coordinator(dispatcher);
@@ -48,7 +48,7 @@ fn nodes_share_their_memories_under_the_active_dispatcher_and_under_the_next_one
     cluster.wait_serving();
     let sum = |metric: &str| NODES.map(|node| cluster.metric(node, metric) as u64).iter().sum();
     let (active, standby) = (cluster.wait_active(), cluster.standby());
-    // All nodes have answered for one file, got from wherever there was one to ask.
+    // All nodes have one file, each from any available source.
     let served = NODES.len() as u32;
     wait_coordinates(&cluster, &active, served);
     let doubts = || DOUBTS.map(sum).iter().sum::<u64>();
@@ -70,7 +70,7 @@ fn nodes_share_their_memories_under_the_active_dispatcher_and_under_the_next_one
     wait_count("files that each node has got", 3 * files, || counts()[..3].iter().sum());
     let in_vain = doubts() - doubts_before;
     if in_vain > 0 {
-        // Whom a busy machine keeps from answering others pass over.
+        // A node that a busy machine keeps from answering is skipped by others.
         skip(&format!("{in_vain} attempts to get files from other nodes were in vain"));
         assert!(counts()[1] <= files + in_vain, "{METRICS:?}: {:?}", counts());
         return;

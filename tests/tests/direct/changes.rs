@@ -1,4 +1,4 @@
-//! What operators change while clients ask: nothing of it may be seen by them.
+//! Changes by operators under load: clients must not notice any of them.
 
 use std::collections::BTreeSet;
 
@@ -7,23 +7,23 @@ use skep_testbed::Machine;
 use skep_tests::direct::{DirectCluster, Loads, Setup, figure, sent_again};
 use skep_tests::{Crowd, Finished, PATIENCE, holds_within, poll_until};
 
-/// How often each change is made.
+/// Number of repetitions of each change.
 const ROUNDS: u64 = 20;
 
-/// Requests in all, at least.
+/// Minimum total number of requests.
 const REQUESTS: u64 = 100_000;
 
-/// Requests of each client at once.
+/// Concurrent requests per client.
 const WORKERS: usize = 8;
 
-/// Requests of each client in a second: what the changes take is enough for [`REQUESTS`], and the
-/// processor is left to them.
+/// Requests per second of each client: enough to reach [`REQUESTS`] during the changes, while leaving
+/// processor time for them.
 const PER_SECOND: u32 = 1_500;
 
 /// Long downloads of each client, which changes must not end.
 const DOWNLOADS: usize = 100;
 
-/// Policies that a service may be switched between.
+/// Policies between which a service may be switched.
 const POLICIES: [&str; 5] = [
     "power-of-two",
     "maglev-connection",
@@ -32,8 +32,8 @@ const POLICIES: [&str; 5] = [
     "round-robin",
 ];
 
-/// Two addresses stand for many clients: a fast machine makes more flows of each in
-/// a second than a source may have remembered.
+/// Two addresses represent many clients: a fast machine opens more flows per second from each than the
+/// default limit of a source.
 const RATES: &str = "new_flows_per_s_max = 10_000_000\nnew_flows_per_client_per_s_max = 10_000_000";
 
 fn change(cluster: &DirectCluster, active: &str, round: u64, kind: &str) {
@@ -48,8 +48,8 @@ fn change(cluster: &DirectCluster, active: &str, round: u64, kind: &str) {
                 !cluster.control(active, &["node", "list"]).contains("node-4")
             });
         }
-        // On an overloaded machine a table may take longer than a command waits: it says so, and
-        // that the same command looks again.
+        // On an overloaded machine a table may take longer than a command waits: the command then reports
+        // that repeating it continues to wait.
         "drain" => poll_until(PATIENCE, &format!("{node} is drained"), || {
             let Finished { code, stderr, .. } =
                 cluster.try_control(active, &["node", "drain", &node]);
@@ -60,7 +60,7 @@ fn change(cluster: &DirectCluster, active: &str, round: u64, kind: &str) {
         "weight" => at(&["node", "weight", &node, &(1 + 50 * (round % 4)).to_string()]),
         "policy" => at(&["policy", "set", "web", POLICIES[round as usize % POLICIES.len()]]),
         "reload" => {
-            // A network that nobody here is in: all flows are looked at anew.
+            // A network without hosts here: all flows are checked again.
             let denied = format!("{RATES}\ndeny = [\"203.0.113.{round}/32\"]");
             cluster.reconfigure(|setup| setup.direct = denied);
             at(&["reload"]);
@@ -69,8 +69,8 @@ fn change(cluster: &DirectCluster, active: &str, round: u64, kind: &str) {
     }
 }
 
-/// Who may have reset a connection: what machines have refused because nobody seemed to
-/// have it, as they last counted, and what their kernels count of resets.
+/// Possible causes of a reset connection: connections without a known owner that machines refused, by their
+/// last counts, and the kernels' counters of resets.
 fn resets(cluster: &DirectCluster) -> String {
     let of_kernel = || {
         let read = |name| std::fs::read_to_string(format!("/proc/thread-self/net/{name}")).unwrap();
@@ -88,7 +88,7 @@ fn resets(cluster: &DirectCluster) -> String {
     machines.map(count).collect::<Vec<_>>().join("\n")
 }
 
-/// Counts of a table of the kernel that are about resets and are not 0.
+/// Returns the nonzero counters of a kernel table that concern resets.
 fn reset_counts(table: &str) -> Vec<String> {
     let lines: Vec<&str> = table.lines().collect();
     let pairs = lines.chunks_exact(2).flat_map(|pair| pair[0].split(' ').zip(pair[1].split(' ')));
@@ -106,7 +106,7 @@ fn no_change_is_seen_by_clients() {
     setup.alone = true;
     setup.direct = RATES.to_owned();
     let Some(cluster) = DirectCluster::start(setup) else { return };
-    // Runs already, and knows the dispatchers: the operator adds it by a command.
+    // It already runs, and has the dispatchers in its config: the operator adds it by a command.
     cluster.run("node-4");
     let active = cluster.wait_active();
     let clients = cluster.bed().clients();

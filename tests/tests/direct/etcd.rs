@@ -1,5 +1,4 @@
-//! Direct dispatch with `store = "etcd"`: a real etcd of three members, of which
-//! one dies, then all.
+//! Direct dispatch with `store = "etcd"`: a real etcd with three members, of which one dies, then all.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -9,10 +8,10 @@ use skep_testbed::Machine;
 use skep_tests::direct::{DirectCluster, HEARTBEAT_PORT, Loads, Setup, figure};
 use skep_tests::{PATIENCE, RawClient, Skep, poll_until, skip};
 
-/// Members of etcd.
+/// Number of etcd members.
 const MEMBERS: usize = 3;
 
-/// Short requests of each client in a second.
+/// Short requests per second of each client.
 const PER_SECOND: u32 = 100;
 
 /// A cluster and the etcd of its dispatchers, on the machine `origin`.
@@ -22,8 +21,8 @@ struct WithEtcd {
 }
 
 impl WithEtcd {
-    /// All of etcd runs, nothing of the cluster; `None`, said loudly, if that
-    /// cannot be here.
+    /// Starts all etcd members, but no process of the cluster; `None`, reported loudly, if that is impossible
+    /// here.
     fn prepare() -> Option<Self> {
         if Command::new("etcd").arg("--version").output().is_err() {
             skip("no `etcd` here: apt-get install etcd-server");
@@ -45,7 +44,7 @@ impl WithEtcd {
         Some(with_etcd)
     }
 
-    /// As [`Self::prepare`], and the cluster serves.
+    /// Like [`Self::prepare`], with the cluster serving.
     fn start() -> Option<Self> {
         let with_etcd = Self::prepare()?;
         with_etcd.cluster.run_all();
@@ -71,21 +70,21 @@ impl WithEtcd {
         format!("{}:{port}", self.cluster.machine("origin").ipv4())
     }
 
-    /// What is at a key of the cluster, by a living member's JSON gateway.
+    /// Returns the value of a key of the cluster, through the JSON gateway of a running member.
     fn get(&self, key: &str) -> Result<Option<String>, String> {
         let key = encode(&format!("/skep/lab/{key}"));
         let reply = self.ask("range", &format!("{{\"key\":\"{key}\"}}"))?;
         Ok(reply["kvs"][0]["value"].as_str().map(decode))
     }
 
-    /// Writes a value, as an operator's mistake or another program would.
+    /// Writes a value, like an operator's mistake or another program.
     fn put(&self, key: &str, value: &str) {
         let (key, value) = (encode(&format!("/skep/lab/{key}")), encode(value));
         let body = format!("{{\"key\":\"{key}\",\"value\":\"{value}\"}}");
         self.ask("put", &body).unwrap();
     }
 
-    /// A reply of a living member's JSON gateway.
+    /// Returns a reply of a running member's JSON gateway.
     fn ask(&self, what: &str, body: &str) -> Result<serde_json::Value, String> {
         let member = self.members.keys().next().ok_or("all members are dead")?;
         let address = self.address(client_port(*member)).parse().unwrap();
@@ -104,8 +103,7 @@ impl WithEtcd {
         if response.status == 200 { Ok(reply) } else { Err(text) }
     }
 
-    /// Waits until etcd has the epoch of this dispatcher, and its name as the
-    /// active one's; returns the epoch.
+    /// Waits until etcd has the epoch of this dispatcher, and its name as the active one; returns the epoch.
     #[track_caller]
     fn wait_recorded(&self, active: &str) -> u64 {
         let epoch = self.cluster.status(active)["epoch"].as_u64().unwrap();
@@ -117,7 +115,7 @@ impl WithEtcd {
         epoch
     }
 
-    /// Waits until `skep status` of a dispatcher says so of the store.
+    /// Waits until a dispatcher's `skep status` shows these words for the store.
     #[track_caller]
     fn wait_store(&self, dispatcher: &str, words: &str) {
         poll_until(PATIENCE, &format!("{words:?} from {dispatcher}"), || {
@@ -135,7 +133,7 @@ impl WithEtcd {
     }
 }
 
-/// Ends a stream of which nothing may have failed.
+/// Ends a stream in which no request may have failed.
 #[track_caller]
 fn finish(requests: Loads, what: &str) {
     let reports = requests.stop();
@@ -200,7 +198,7 @@ fn epochs_outlive_the_loss_of_all_dispatchers() {
     let Some(it) = WithEtcd::start() else { return };
     let names = ["dispatcher-1", "dispatcher-2"];
     let before = it.wait_recorded(&it.cluster.wait_active());
-    // Nodes remember it, too: they must not be the ones who tell.
+    // Nodes also remember the epoch; it must not come from them.
     for name in names.into_iter().chain(["node-1", "node-2", "node-3"]) {
         it.cluster.kill(name);
     }
@@ -225,7 +223,7 @@ fn records_that_are_none_keep_nobody_from_serving_and_are_replaced() {
     it.cluster.wait_serving();
     let active = it.cluster.wait_active();
     let before = it.wait_recorded(&active);
-    // And once more, while it is active.
+    // Once more, while it is active.
     let standby = it.cluster.standby();
     it.put("epoch", "18446744073709551616");
     it.put("kv/active", "");
@@ -235,8 +233,8 @@ fn records_that_are_none_keep_nobody_from_serving_and_are_replaced() {
     assert!(after > before, "{after} after {before}");
 }
 
-/// The active dispatcher is cut off from all machines but etcd: another one takes over, and it
-/// stays a standby for as long as the lease is the other's, although it hears nobody.
+/// The active dispatcher is cut off from all machines except etcd: another one takes over, and the first
+/// stays a standby while the other holds the lease, although it receives no heartbeats.
 #[test]
 fn the_loser_of_a_split_stays_a_standby() {
     let Some(it) = WithEtcd::start() else { return };
@@ -251,7 +249,7 @@ fn the_loser_of_a_split_stays_a_standby() {
     poll_until(PATIENCE, "takeover", || it.cluster.status(&winner)["stage"] == "active");
     it.wait_recorded(&winner);
     it.cluster.wait_log(&loser, "not active any more: the store names another dispatcher");
-    // Twice the lease, in which it would claim every 25 ms.
+    // Twice the lease, during which it would make a claim every 25 ms.
     let claims = || it.cluster.log(&loser).matches("INFO active with epoch").count();
     let begun = Instant::now();
     poll_until(PATIENCE, "four seconds", || {
@@ -271,10 +269,10 @@ fn peer_port(at: usize) -> u16 {
     client_port(at) + 1
 }
 
-/// Digits of base64 (RFC 4648, 4).
+/// Digits of base64 (RFC 4648, section 4).
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// Text as etcd's gateway takes it: in base64.
+/// Encodes text in base64, as etcd's gateway requires.
 fn encode(text: &str) -> String {
     let group = |bytes: &[u8]| {
         let number = (0..3).fold(0, |sum, at| sum << 8 | usize::from(*bytes.get(at).unwrap_or(&0)));

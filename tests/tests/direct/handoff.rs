@@ -1,4 +1,4 @@
-//! Handoffs: connections move to the nodes that should answer their requests.
+//! Handoff: connections move to the nodes that should answer their requests.
 
 mod arms;
 mod bodies;
@@ -20,21 +20,21 @@ use skep_testclient::{HOST, RawClient, request_bytes};
 use skep_tests::direct::{DirectCluster, SHORT, Setup, figure};
 use skep_tests::{PATIENCE, poll_until, promtool};
 
-/// Donors wait as long as they may: on a busy machine receivers are late.
+/// The maximum timeout of donors: on a busy machine receivers are late.
 const PATIENT: &str = "handoff.ready_timeout_ms = 300\n";
 
-/// Nodes that decide by the URL, and wait for each other.
+/// A cluster whose nodes choose by URL, with a long timeout.
 fn by_url(nodes: usize) -> Setup {
     Setup { lines: PATIENT.to_owned(), ..usual(nodes) }
 }
 
-/// The same with the usual times.
+/// Like [`by_url`], with the default timeout.
 fn usual(nodes: usize) -> Setup {
     let (dispatch, policy) = ("handoff".to_owned(), "maglev-url".to_owned());
     Setup { dispatch, policy, ..Setup::of(1, nodes) }
 }
 
-/// Connections that nodes handed off, or took over, with this outcome.
+/// Returns the number of connections that nodes handed off, or received, with this outcome.
 fn count(cluster: &DirectCluster, metric: &str, outcome: &str) -> f64 {
     let nodes = cluster.bed().nodes().iter();
     let sample = format!("{metric}{{outcome=\"{outcome}\"}}");
@@ -45,7 +45,8 @@ fn moved(cluster: &DirectCluster) -> f64 {
     count(cluster, "skep_handoffs_total", "moved")
 }
 
-/// The same once donors have heard of all that receivers serve, if no node was started again.
+/// Like [`moved`], after donors were informed of all connections that receivers serve; requires that no node
+/// was restarted.
 #[track_caller]
 fn moved_at_rest(cluster: &DirectCluster) -> f64 {
     let mut moves = 0.0;
@@ -56,7 +57,7 @@ fn moved_at_rest(cluster: &DirectCluster) -> f64 {
     moves
 }
 
-/// Connections that donors have kept, whatever the cause.
+/// Returns the number of connections that donors kept, for any reason.
 fn kept(cluster: &DirectCluster) -> f64 {
     let nodes = cluster.bed().nodes().iter();
     let all: f64 =
@@ -75,7 +76,7 @@ fn each_url_is_answered_by_one_node_whoever_accepts_the_connection() {
     let moves = moved_at_rest(&cluster) - before;
     figure(&format!("{moves} of 60 connections have moved"));
     assert!((15.0..60.0).contains(&moves), "{moves} of 60 connections have moved");
-    // Where a busy machine was late with its answer, the donor has served.
+    // If a receiver on a busy machine answered late, the donor served.
     let others = 60 - seen.values().max().unwrap();
     assert!(others as f64 <= kept(&cluster) - kept_before, "{seen:?}");
     for process in ["dispatcher-1", "node-1"] {
@@ -106,13 +107,13 @@ fn the_coordinator_decides_for_all_nodes() {
     assert!(moved(&cluster) > before);
 }
 
-/// The node that decides sees only its own responses; of others' objects nodes tell it the sizes.
+/// The deciding node sees only its own responses; nodes report the sizes of their objects to it.
 #[test]
 fn each_size_is_answered_by_one_node_whoever_accepts_the_connection() {
     let lines = format!("{PATIENT}machine.threads = 1\n");
     let setup = Setup { policy: "equiload".to_owned(), lines, ..by_url(2) };
     let Some(cluster) = DirectCluster::start(setup) else { return };
-    // As many bytes in requests for either size.
+    // Requests for both sizes have the same number of bytes in total.
     let sizes = [("page", 10_000, 2), ("image", 20_000, 1)];
     for (name, bytes, _) in sizes {
         for number in 0..4 {
@@ -145,7 +146,7 @@ fn idle_connections_leave_a_node_that_is_drained() {
         assert_eq!(response.status, 200);
         response.header("x-skep-node").unwrap().to_owned()
     };
-    // Of a busy machine some are where they were accepted.
+    // On a busy machine some stay where they were accepted.
     clients.retain_mut(|client| ask(client) == node);
     assert!(clients.len() >= 45, "{} of 60 are with {node}", clients.len());
     assert!(cluster.metric(&node, "skep_connections_open") >= clients.len() as f64);

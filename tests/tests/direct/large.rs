@@ -1,4 +1,4 @@
-//! As many nodes as a cluster may have, behind real packet programs.
+//! A cluster with the maximum number of nodes, with real XDP programs.
 
 use std::collections::BTreeSet;
 use std::io::Read;
@@ -15,28 +15,30 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 const DISPATCHER: &str = "dispatcher-1";
 
-/// The machine of the nodes that are heartbeats only.
+/// The machine of the simulated nodes, which only send heartbeats.
 const CROWD: &str = "node-2";
 
 /// The only node that serves.
 const NODE: &str = "node-1";
 
-/// Between two heartbeats of a node: tests beside this one leave it less than a core, and what is late is dead.
+/// Interval of a node's heartbeats: concurrent tests leave it less than one core, and a late node is
+/// considered dead.
 const HEARTBEAT: Duration = Duration::from_secs(1);
 
 /// Every protocol (`linux/if_ether.h`).
 const ETH_P_ALL: u16 = 3;
 
-/// Connections that are begun for each node.
+/// Number of connections started per node.
 const CONNECTIONS_PER_NODE: usize = 4;
 
-/// How often they are begun at most.
+/// Maximum number of rounds of starting them.
 const ROUNDS_MAX: u32 = 6;
 
-/// What of the frames to the crowd waits for the one who looks at them: all, as the kernel counts them.
+/// Buffer for frames to the simulated nodes until they are read: large enough for all of them, as the kernel
+/// counts them.
 const FRAMES_BYTES: usize = 16 << 20;
 
-/// All of a cluster's nodes but one.
+/// All nodes of a cluster except one.
 fn crowd(cluster: &DirectCluster) -> HeartbeatNodes {
     HeartbeatNodes {
         cluster: "lab".into(),
@@ -52,14 +54,14 @@ fn crowd(cluster: &DirectCluster) -> HeartbeatNodes {
     }
 }
 
-/// Nodes that packets were steered to, by the counters of the packet program.
+/// Returns the number of nodes that packets were steered to, by the counters of the XDP program.
 fn steered(cluster: &DirectCluster) -> usize {
     let is_used =
         |line: &&str| line.starts_with("skep_direct_node_packets_total{") && !line.ends_with(" 0");
     cluster.metrics(DISPATCHER).lines().filter(is_used).count()
 }
 
-/// Devices of the crowd that frames come to, as long as it lives.
+/// Collects the MAC addresses of simulated nodes that receive frames, until dropped.
 struct Frames {
     is_over: Arc<AtomicBool>,
     seen: Arc<Mutex<BTreeSet<[u8; 6]>>>,
@@ -67,7 +69,7 @@ struct Frames {
 
 impl Frames {
     fn watch(cluster: &DirectCluster) -> Self {
-        // Of the bed, where no machine has those devices, frames to them come everywhere.
+        // No machine of the bed has these MAC addresses, so the bridge floods their frames to all ports.
         cluster.tool(CROWD, "ip", &["link", "set", "dev", "eth0", "promisc", "on"]);
         let (is_over, seen) = (Arc::new(AtomicBool::new(false)), Arc::default());
         let (ends, notes) = (Arc::clone(&is_over), Arc::<Mutex<BTreeSet<_>>>::clone(&seen));
@@ -75,7 +77,7 @@ impl Frames {
         let watch = move || {
             let mut socket =
                 Socket::new(Domain::PACKET, Type::RAW, Some(Protocol::from(all))).unwrap();
-            // Those of all nodes come at once, and once more only when a client sends again.
+            // Frames to all nodes arrive at once, and are repeated only by a client's retransmission.
             rustix::net::sockopt::set_socket_recv_buffer_size_force(&socket, FRAMES_BYTES).unwrap();
             socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
             let mut frame = [0; 2048];
@@ -97,7 +99,7 @@ impl Drop for Frames {
     }
 }
 
-/// Begins connections that are not waited for.
+/// Starts connections without waiting for them.
 fn begin(to: SocketAddr, count: usize) -> Vec<Socket> {
     let begin = |_| {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
@@ -111,7 +113,7 @@ fn begin(to: SocketAddr, count: usize) -> Vec<Socket> {
 #[test]
 fn tables_of_all_nodes_that_may_be_are_applied_and_steer() {
     let direct = format!("node_heartbeat_ms = \"{}ms\"\n", HEARTBEAT.as_millis());
-    // Checks of a thousand nodes each second are not what this is about; one may fail on a busy machine.
+    // Health checks of a thousand nodes each second are not the subject; one may fail on a busy machine.
     let policy = "round-robin\"\nhealth.interval_ms = \"10s".to_owned();
     let setup = Setup { direct, policy, alone: true, ..Setup::of(1, 2) };
     let Some(cluster) = DirectCluster::prepare(setup) else { return };
@@ -131,8 +133,8 @@ fn tables_of_all_nodes_that_may_be_are_applied_and_steer() {
         let sample = format!("skep_direct_table_generation{{state=\"{state}\"}}");
         cluster.metric(DISPATCHER, &sample) as u64
     };
-    // All have the table with all of them, and so has the packet program, which is asked last: metrics of a thousand
-    // nodes cost a busy machine more than their heartbeats.
+    // All nodes have the table with all nodes, and so has the XDP program, which is queried last: metrics of
+    // a thousand nodes cost a busy machine more than their heartbeats.
     poll_until(3 * PATIENCE, "all have the last table", || {
         let versions = heartbeats.versions();
         let latest = versions.values().map(|version| version.generation).max().unwrap_or(0);
@@ -145,7 +147,7 @@ fn tables_of_all_nodes_that_may_be_are_applied_and_steer() {
     let ready_ms = began.elapsed().as_millis();
     let (wholes, deltas) = heartbeats.tables();
 
-    // New connections go to all of them. Some SYNs are lost where so many come at once.
+    // New connections go to all nodes. Some SYNs are lost when so many arrive at once.
     let frames = Frames::watch(&cluster);
     let (vip, count) = (cluster.vip(), CONNECTIONS_PER_NODE * NODES_MAX);
     let rounds = (0..ROUNDS_MAX).map(|_| cluster.machine("client-1").run(|| begin(vip, count)));
@@ -158,7 +160,7 @@ fn tables_of_all_nodes_that_may_be_are_applied_and_steer() {
     poll_until(PATIENCE, "connections at every node", || steered(&cluster) == NODES_MAX);
     drop((begun, frames));
 
-    // The crowd falls silent: the node that serves gets all.
+    // The simulated nodes stop sending: the serving node receives everything.
     drop(heartbeats);
     let silent = Instant::now();
     poll_until(PATIENCE, "the only node answers", || {

@@ -1,5 +1,5 @@
-//! The netguard of a daemon that was killed: it stays for as long as the machine has addresses that
-//! another one may have taken over, and leaves them to nobody's disadvantage.
+//! The netguard of a killed daemon: it stays for as long as the machine has virtual addresses that another
+//! one may have taken over, and releases them without harm.
 
 use std::net::{SocketAddr, TcpListener};
 
@@ -8,11 +8,11 @@ use skep_tests::direct::{DirectCluster, Loads, Setup, figure, root_or_skip};
 use skep_tests::privileges::{command_line, family};
 use skep_tests::{PATIENCE, Site, Skep, poll_until};
 
-/// Kills the daemon of the active dispatcher, waits until the other one has taken over, and gives
-/// the netguard that is left.
+/// Kills the daemon of the active dispatcher, waits until the other one has taken over, and returns the
+/// process ID of the remaining netguard.
 #[track_caller]
 fn kill_active(cluster: &DirectCluster, active: &str) -> Pid {
-    // Kept, for what its netguard says.
+    // The entry is kept, for its netguard's log.
     cluster.daemon(active).signal(Signal::KILL);
     poll_until(PATIENCE, "a takeover", || cluster.holders().len() == 2);
     cluster.wait_log(active, "ended without releasing its virtual addresses");
@@ -39,7 +39,7 @@ fn the_netguard_of_a_killed_daemon_releases_the_addresses_that_another_machine_h
     poll_until(PATIENCE, "a release", || cluster.holders() == [standby.clone()]);
     figure(&format!("released {} ms after the takeover", taken_over.elapsed().as_millis()));
     cluster.wait_log(&active, "its virtual addresses are released");
-    // Nothing is left for it to do; the program steers what still arrives.
+    // It has nothing left to do; the XDP program steers packets that still arrive.
     wait_none(&cluster, &active);
     assert!(cluster.tool(&active, "ip", &["link", "show", "dev", "eth0"]).contains("xdp"));
     requests.wait_for_more(100);
@@ -75,7 +75,7 @@ fn a_netguard_that_lingers_gives_way_to_a_new_one_and_to_operators() {
         || matches!(cluster.processes(&second, "netguard")[..], [guard] if guard != left),
     );
     assert_eq!(cluster.holders().len(), 2);
-    // `--clear` needs nothing but itself.
+    // `--clear` works on its own.
     let config = cluster.path(&format!("{second}.toml"));
     let arguments = ["netguard", "--config", config.to_str().unwrap(), "--as", &second, "--clear"];
     cluster.tool(&second, Skep::binary().to_str().unwrap(), &arguments);
@@ -85,7 +85,7 @@ fn a_netguard_that_lingers_gives_way_to_a_new_one_and_to_operators() {
     cluster.run(&second);
     cluster.wait_log(&second, &format!("heartbeat from dispatcher {first}"));
 
-    // An operator: packets that arrive are steered on.
+    // Ended by an operator: the XDP program still steers packets that arrive.
     let left = kill_active(&cluster, &first);
     kill_process(left, Signal::TERM).unwrap();
     wait_none(&cluster, &first);

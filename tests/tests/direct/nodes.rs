@@ -1,4 +1,4 @@
-//! Nodes that fail, come back, are drained and removed, under load.
+//! Nodes that fail, return, are drained and removed, under load.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -8,17 +8,16 @@ use skep_testbed::Machine;
 use skep_tests::direct::{DirectCluster, Loads, SHORT, Setup, figure};
 use skep_tests::{ClientError, PATIENCE, RawClient, poll_until};
 
-/// Long downloads of each client.
+/// Number of long downloads of each client.
 const DOWNLOADS: usize = 20;
 
-/// Rate of each, in bytes per second: they last for longer than a busy machine takes for what a
-/// test does.
+/// Rate of each, in bytes per second: they last longer than a test takes on a busy machine.
 const DOWNLOAD_BYTES_S: u64 = 300 * 1024;
 
-/// Connections that wait for their next request.
+/// Number of idle connections that wait for their next request.
 const HELD: usize = 30;
 
-/// Short requests of each client in a second.
+/// Short requests per second of each client.
 const PER_SECOND: u32 = 100;
 
 const DISPATCHER: &str = "dispatcher-1";
@@ -31,14 +30,14 @@ struct Scene {
     cluster: DirectCluster,
     downloads: Loads,
     requests: Loads,
-    /// When the requests began.
+    /// The start of the requests.
     began: Instant,
     held: Vec<Held>,
-    /// Downloads from the victim.
+    /// Number of downloads from the victim.
     at_stake: u64,
 }
 
-/// A connection that waits for its next request, and its node.
+/// An idle connection that waits for its next request, with its node.
 struct Held {
     client: RawClient,
     node: String,
@@ -80,7 +79,7 @@ impl Scene {
         Some(Self { cluster, downloads, requests, began, held, at_stake })
     }
 
-    /// Waits until the dispatcher shows the victim so, or not at all.
+    /// Waits until the dispatcher shows this state of the victim, or no longer lists it.
     #[track_caller]
     fn wait_state(&self, wanted: Option<&str>) {
         poll_until(PATIENCE, &format!("{VICTIM} is {wanted:?}"), || {
@@ -89,8 +88,7 @@ impl Scene {
         });
     }
 
-    /// Waits for the end of all downloads; returns all reports, of downloads and of
-    /// requests.
+    /// Waits for the end of all downloads; returns the combined reports of downloads and of requests.
     #[track_caller]
     fn finish(self) -> (Report, Report) {
         let all = (DOWNLOADS * self.cluster.bed().clients().len()) as u64;
@@ -111,7 +109,7 @@ impl Held {
     }
 }
 
-/// What matters here of several reports.
+/// Combines the relevant fields of several reports.
 fn sum(reports: Vec<Report>) -> Report {
     let mut sum = Report::default();
     for report in reports {
@@ -134,9 +132,9 @@ fn names(numbers: &[u32]) -> BTreeSet<String> {
     numbers.iter().map(|number| format!("node-{number}")).collect()
 }
 
-/// Each held connection is asked once more, at once: those of the victim get an
-/// RST (or a FIN, if a process has died and not its kernel), all others an
-/// answer. Returns the time until all know, in milliseconds.
+/// Sends one more request on each held connection at once: those of the victim get an RST (or a FIN, if a
+/// process has died but not its kernel), all others an answer. Returns the time until all have a result, in
+/// milliseconds.
 #[track_caller]
 fn ask_held(held: Vec<Held>, may_close: bool) -> u128 {
     let begin = Instant::now();
@@ -159,7 +157,7 @@ fn ask_held(held: Vec<Held>, may_close: bool) -> u128 {
     begin.elapsed().as_millis()
 }
 
-/// The fault comes and is mended.
+/// Runs the test of a fault and its repair.
 fn node_fails(what: &str, fault: impl FnOnce(&DirectCluster), mend: impl FnOnce(&DirectCluster)) {
     let Some(mut scene) = Scene::new() else { return };
     let fault_ms = scene.began.elapsed().as_millis() as u64;
@@ -179,8 +177,8 @@ fn node_fails(what: &str, fault: impl FnOnce(&DirectCluster), mend: impl FnOnce(
     let (downloads, requests) = scene.finish();
     assert_eq!(failed_after, failed, "{what}: its return is not seen; {:?}", requests.examples);
     assert_eq!(downloads.by_node[VICTIM], at_stake, "{downloads:?}");
-    // A client that has nothing to send hears of it, too; some may have gone on
-    // before, when a cable is back.
+    // A client with nothing to send is notified too; some downloads may have continued earlier, when a cable
+    // is back.
     assert!(downloads.failed <= at_stake && downloads.stopped == 0, "{downloads:?}");
     assert_eq!(downloads.timeouts + requests.timeouts, 0, "{requests:?}");
     let noticed_ms = requests.last_trouble_ms.unwrap_or(fault_ms).saturating_sub(fault_ms);
@@ -199,7 +197,7 @@ fn node_fails(what: &str, fault: impl FnOnce(&DirectCluster), mend: impl FnOnce(
 
 #[test]
 fn a_nodes_process_is_killed() {
-    // Its kernel hands new connections on, so that none is refused.
+    // Its kernel forwards new connections, so none is refused.
     let run = |cluster: &DirectCluster| cluster.run(VICTIM);
     node_fails("process of a node killed", |cluster| cluster.kill(VICTIM), run);
 }
@@ -222,21 +220,21 @@ fn a_nodes_cable_is_pulled() {
 #[test]
 fn a_drained_node_finishes_what_it_has() {
     let Some(mut scene) = Scene::new() else { return };
-    // Those would be waited for.
+    // The drain would wait for held connections.
     scene.held.clear();
     let control = |arguments: &[&str]| scene.cluster.control(DISPATCHER, arguments);
     control(&["node", "drain", VICTIM]);
     scene.wait_state(Some("draining"));
     let client = scene.cluster.machine("client-1");
     let ask = |count| scene.cluster.requests(count).start_in(client).unwrap().finish().unwrap();
-    // The packet program knew of it before the command ended: nobody new is sent there.
+    // The XDP program was updated before the command ended: no new connection is sent there.
     let fresh = ask(300);
     assert_eq!((fresh.failed, fresh.by_node.get(VICTIM)), (0, None), "{fresh:?}");
     assert_eq!(scene.downloads.succeeded(), 0, "the downloads are too short for this test");
 
     control(&["node", "remove", VICTIM]);
     let at_stake = scene.at_stake;
-    // It is gone when its last connection has ended.
+    // The node is removed when its last connection has ended.
     scene.wait_state(None);
     let (downloads, requests) = scene.finish();
     assert_eq!(downloads.by_node[VICTIM], at_stake);

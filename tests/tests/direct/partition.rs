@@ -1,5 +1,5 @@
-//! Networks that are split, lossy or shared with another cluster, and datagrams
-//! of strangers: dispatchers that may be mistaken do no harm.
+//! Networks that are partitioned, lossy or shared with another cluster, and datagrams of strangers:
+//! dispatchers that draw wrong conclusions do no harm.
 
 use std::io::Read;
 use std::net::{SocketAddr, UdpSocket};
@@ -11,7 +11,7 @@ use skep_tests::direct::{DirectCluster, HEARTBEAT_PORT, Loads, SHORT, Setup, fig
 use skep_tests::{PATIENCE, RawClient, poll_until};
 use socket2::{Domain, Protocol, Socket, Type};
 
-/// Short requests of each client in a second.
+/// Short requests per second of each client.
 const PER_SECOND: u32 = 100;
 
 fn start_requests(cluster: &DirectCluster) -> Loads {
@@ -21,7 +21,7 @@ fn start_requests(cluster: &DirectCluster) -> Loads {
     requests
 }
 
-/// Connections of each client that are asked on all the time.
+/// Number of kept connections of each client that are in continuous use.
 const KEPT: usize = 64;
 
 fn start_on_kept_connections(cluster: &DirectCluster) -> Loads {
@@ -37,8 +37,8 @@ fn start_on_kept_connections(cluster: &DirectCluster) -> Loads {
     requests
 }
 
-/// Ends requests of which none may have failed: how many, and the longest time
-/// without a good reply in milliseconds.
+/// Ends requests of which none may have failed; returns their number, and the longest time without a good
+/// reply in milliseconds.
 #[track_caller]
 fn finish(requests: Loads, what: &str) -> (u64, u64) {
     let reports = requests.stop();
@@ -49,7 +49,7 @@ fn finish(requests: Loads, what: &str) -> (u64, u64) {
     (done, reports.iter().map(|report| report.longest_gap_ms).max().unwrap())
 }
 
-/// The hardware address at which a client reaches the virtual address.
+/// Returns the MAC address at which a client reaches the virtual address.
 fn neighbour(cluster: &DirectCluster, client: &str) -> String {
     let vip = cluster.vip().ip().to_string();
     let said = cluster.tool(client, "ip", &["neigh", "show", "to", &vip]);
@@ -72,10 +72,10 @@ fn nft(cluster: &DirectCluster, machine: &str, rules: &str) {
     cluster.tool(machine, "nft", &[&table]);
 }
 
-/// Connections of which some come to each node, however they are spread.
+/// Enough connections that each node gets some, however they are distributed.
 const TRIES_MAX: usize = 200;
 
-/// Connections that stay open, each with the node that it is with.
+/// Connections that stay open, each with its node.
 struct Kept(Vec<(String, RawClient)>);
 
 impl Kept {
@@ -83,7 +83,7 @@ impl Kept {
         Self::those_of(cluster, client, count, |_| true)
     }
 
-    /// With these nodes; those that come to others are closed.
+    /// Opens connections at these nodes; those at other nodes are closed.
     fn with_nodes(cluster: &DirectCluster, client: &str, count: usize, nodes: &[&str]) -> Self {
         Self::those_of(cluster, client, count, |node| nodes.contains(&node))
     }
@@ -106,7 +106,8 @@ impl Kept {
         Self(kept)
     }
 
-    /// Asks on each; how many it was, all with an answer of its node.
+    /// Sends a request on each; returns the number of connections, all of which must be answered by the same
+    /// node.
     #[track_caller]
     fn ask_all(&mut self) -> usize {
         let mut lost = Vec::new();
@@ -210,11 +211,11 @@ fn lost_heartbeats_are_no_takeovers() {
     let (done, gap_ms) = finish(requests, "a fifth of all heartbeats lost");
     let active = cluster.wait_active();
     assert_eq!(cluster.holders(), std::slice::from_ref(&active));
-    // Four heartbeats in a row are lost once in 600, and all witnesses with them hardly ever. How
-    // many more are late is the machine's matter, so these are figures.
+    // Four heartbeats in a row are lost once in 600 times, and all witnesses with them hardly ever. How many
+    // more are late depends on the machine, so these are only reported.
     let (takeovers, outs) = lossy.end();
     let gaps = cluster.heartbeat_gaps_ms(&active);
-    // Each comes after 50 ms, unless one before it is lost.
+    // A heartbeat is sent every 50 ms, so a longer gap indicates a loss.
     assert!(gaps.0 >= 80 && gaps.1 >= 80, "losses are seen: {gaps:?}");
     let listed = cluster.tool(&active, "nft", &["list", "ruleset"]);
     let counted = listed.split("counter packets ").nth(1).unwrap().split(' ').next().unwrap();
@@ -225,7 +226,7 @@ fn lost_heartbeats_are_no_takeovers() {
     ));
 }
 
-/// Runs with loss, and how long each lasts, with the heartbeats that the product has by default.
+/// Runs with loss, and the duration of each, with the product's default heartbeats.
 const LOSSY_RUNS: usize = 20;
 const LOSSY_RUN: Duration = Duration::from_secs(20);
 
@@ -238,7 +239,7 @@ fn a_fifth_of_the_heartbeats_lost_in_twenty_runs_is_no_takeover() {
         let Some(cluster) = DirectCluster::start(setup) else { return };
         let names = [cluster.wait_active(), cluster.standby()];
         let lossy = Lossy::begin(&cluster);
-        // It is the fault, and no wait for anything.
+        // The pause is the fault itself, not a wait for a condition.
         std::thread::sleep(LOSSY_RUN);
         let (takeovers, outs) = lossy.end();
         let gaps = names.map(|name| cluster.heartbeat_gaps_ms(&name));
@@ -252,7 +253,7 @@ fn a_fifth_of_the_heartbeats_lost_in_twenty_runs_is_no_takeover() {
     assert_eq!(totals, (0, 0), "takeovers, and nodes taken for dead");
 }
 
-/// Dispatchers that lose a fifth of all heartbeats that come.
+/// Dispatchers that lose a fifth of all incoming heartbeats.
 struct Lossy<'a> {
     cluster: &'a DirectCluster,
     names: [String; 2],
@@ -271,7 +272,7 @@ impl<'a> Lossy<'a> {
         Self { cluster, names, claims_before }
     }
 
-    /// How many takeovers there were, and how often a node was taken for dead.
+    /// Returns the number of takeovers, and how often a node was considered dead.
     fn end(self) -> (usize, usize) {
         let takeovers = self.cluster.claims(&self.names) - self.claims_before;
         let outs = |name: &String| self.cluster.log(name).matches(" ms: removed").count();
@@ -293,7 +294,7 @@ fn two_clusters_with_one_address_are_told_apart() {
     let Some(ours) = DirectCluster::start(first) else { return };
     let theirs = DirectCluster::prepare_on(ours.bed(), second);
     let requests = start_requests(&ours);
-    // Who comes later finds the address taken.
+    // The second cluster finds the address taken.
     theirs.run_all();
     let named = format!(
         "{}, a machine outside this cluster, holds the virtual address {}",
@@ -301,7 +302,7 @@ fn two_clusters_with_one_address_are_told_apart() {
         ours.vip().ip()
     );
     theirs.wait_log(THEIRS, &named);
-    // On a busy machine the answer to its probe comes only when it has begun to claim.
+    // On a busy machine the answer to its probe may arrive only after it has begun to claim.
     poll_until(PATIENCE, "it leaves the address", || {
         let log = theirs.log(THEIRS);
         log.contains("not taking it; give each cluster its own")
@@ -309,7 +310,7 @@ fn two_clusters_with_one_address_are_told_apart() {
     });
     requests.wait_for_more(100);
     assert!(theirs.holders().is_empty());
-    // Who comes while it cannot be seen takes it, until it can.
+    // A cluster that starts while the holder is invisible takes the address until it becomes visible.
     for name in [THEIRS, "node-3"] {
         theirs.kill(name);
     }
@@ -320,15 +321,15 @@ fn two_clusters_with_one_address_are_told_apart() {
     }
     theirs.run_all();
     assert_eq!(theirs.wait_active(), THEIRS);
-    // It announces the address once more after a second, to all that receive it:
-    // until then even the winner's clients could be misled.
+    // It announces the address again after a second, to everyone who receives it: until then even the
+    // winner's clients could be misled.
     requests.wait_for_more(3 * u64::from(PER_SECOND));
     let healed = Instant::now();
     bed.heal_all().unwrap();
     poll_until(PATIENCE, "the other steps down", || theirs.holders().is_empty());
     let healed_ms = healed.elapsed().as_millis();
     theirs.wait_log(THEIRS, &format!("not active any more: {named}"));
-    // Ours names it, too, if it sees its claim before it steps down.
+    // The first cluster logs the conflict too if it sees the other's claim before the other steps down.
     requests.wait_for_more(200);
     assert_eq!(ours.holders(), [OURS]);
     let (done, gap_ms) = finish(requests, "another cluster with the same address");
@@ -338,7 +339,7 @@ fn two_clusters_with_one_address_are_told_apart() {
     ));
 }
 
-/// The next datagrams that come to a machine's heartbeat port from another's.
+/// Returns the next datagrams that a machine's heartbeat port receives from another machine.
 fn capture(cluster: &DirectCluster, at: &str, from: &str, count: usize) -> Vec<Vec<u8>> {
     /// Lengths of the headers of IPv4 and UDP.
     const HEADERS: usize = 20 + 8;
@@ -372,7 +373,7 @@ fn datagrams_of_strangers_change_nothing_and_are_counted() {
         let sample = format!("skep_datagrams_refused_total{{reason=\"{reason}\"}}");
         cluster.metric(name, &sample) as usize
     };
-    // Sends what `change` makes of each; all must be counted.
+    // Sends each datagram modified by `change`; all must be counted as refused.
     let send = |heartbeats: &[Vec<u8>], reason: &str, change: &dyn Fn(&mut Vec<u8>)| {
         let before = refused(&standby, reason);
         for heartbeat in heartbeats {
@@ -398,7 +399,7 @@ fn datagrams_of_strangers_change_nothing_and_are_counted() {
     requests.wait_for_more(50);
     assert_eq!((cluster.status(&standby)["epoch"].clone(), cluster.holders()), before);
 
-    // What the active one has said does not bring it back to life.
+    // Replayed heartbeats of the dead dispatcher do not make it look alive.
     cluster.machine(&active).kill().unwrap();
     poll_until(PATIENCE, "takeover", || cluster.holders() == [standby.clone()]);
     let claimed = epoch(&cluster, &standby);

@@ -1,5 +1,5 @@
-//! The paths that packets take: who gets how many connections, both IP
-//! versions, every way to attach the program, and what is not for a service.
+//! The paths of packets: the distribution of connections, both IP versions, every way to attach the XDP
+//! program, and packets that are not for a service.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -11,13 +11,13 @@ use skep_testbed::Machine;
 use skep_tests::direct::{DirectCluster, Loads, SHORT, Setup, figure};
 use skep_tests::{ClientError, PATIENCE, RawClient, Response, poll_until, promtool};
 
-/// Connections over which a balance is taken.
+/// Number of connections over which the balance is measured.
 const FLOWS: u64 = 20_000;
 
 const DISPATCHER: &str = "dispatcher-1";
 
-/// Short requests of all clients to some address, as fast as they come, so many
-/// in all; how many each node has got.
+/// Sends this number of short requests from all clients to an address, at full speed; returns the number that
+/// each node answered.
 #[track_caller]
 fn counts(cluster: &DirectCluster, to: SocketAddr, count: u64) -> BTreeMap<String, u64> {
     let clients = cluster.bed().clients();
@@ -72,7 +72,7 @@ fn weights_are_shares() {
     assert!((2.85..=3.15).contains(&ratio), "{counts:?}");
 }
 
-/// For how long all nodes of all services have been up, in milliseconds; 0 if one is not.
+/// Returns for how long all nodes of all services have been up, in milliseconds; 0 if one is not.
 fn up_ms_min(cluster: &DirectCluster, services: usize) -> u64 {
     let status = cluster.status_of(DISPATCHER, "services");
     let all = status.as_array().unwrap();
@@ -85,7 +85,7 @@ fn up_ms_min(cluster: &DirectCluster, services: usize) -> u64 {
     nodes.map(up_ms).min().unwrap()
 }
 
-/// The number of the table that all nodes have, if they have one.
+/// Returns the generation of the table, if all nodes have applied it.
 fn applied_table(cluster: &DirectCluster) -> Option<u64> {
     let status = cluster.status(DISPATCHER);
     let is_at_all = status["nodes_behind"].as_array().unwrap().is_empty();
@@ -107,10 +107,10 @@ fn a_client_stays_at_its_node_on_all_ports() {
     };
     cluster.reconfigure(|setup| setup.direct = sticky.iter().map(service).collect());
     cluster.run_all();
-    // By turns all nodes answer once all are in the table.
+    // With round robin, all nodes answer once all are in the table.
     cluster.wait_serving();
     let client = cluster.machine("client-1");
-    // Addresses that nobody has, next to the last of the LAN.
+    // Unused addresses, next to the last one of the LAN.
     let [a, b, c, d] = client.ipv4().octets();
     let sources = (0..CLIENTS).map(|at| Ipv4Addr::new(a, b, c, (d & 0x80) + 126 - at));
     let sources: Vec<IpAddr> = sources.map(IpAddr::V4).collect();
@@ -128,7 +128,7 @@ fn a_client_stays_at_its_node_on_all_ports() {
     let mut all = BTreeSet::new();
     for &source in &sources {
         let mut at_ports = PORTS.map(|_| BTreeSet::new());
-        // A node that takes no flows of one service for a moment is missed at that port only.
+        // A node that accepts no flows of one service for a moment is missing at that port only.
         poll_until(PATIENCE, "all nodes of all services were up, by one table", || {
             let (since, table) = (Instant::now(), applied_table(&cluster));
             at_ports = sticky.map(|to| nodes_of(source, to));
@@ -178,12 +178,12 @@ fn ipv6_is_steered_and_taken_over() {
     ));
 }
 
-/// A connection by a client to an address of the service.
+/// Opens a connection from a client to an address of the service.
 fn connect(cluster: &DirectCluster, to: SocketAddr) -> Result<RawClient, ClientError> {
     cluster.machine("client-1").run(|| RawClient::try_connect(to)).unwrap()
 }
 
-/// Of a request with a body; both are larger than a packet.
+/// Returns the response to a request with a body; both are larger than a packet.
 #[track_caller]
 fn upload(cluster: &DirectCluster, to: SocketAddr) -> Response {
     let (padding, body) = ("p".repeat(6000), vec![b'b'; 500_000]);
@@ -197,7 +197,7 @@ fn upload(cluster: &DirectCluster, to: SocketAddr) -> Response {
     client.try_response_to("POST").unwrap()
 }
 
-/// Requests, uploads, echo and refusals by each way to attach the program.
+/// Tests requests, uploads, echo and refusals with one way to attach the XDP program.
 fn every_way_carries(attach: &str, said: &str) {
     let direct = format!("attach = \"{attach}\"");
     let Some(cluster) = DirectCluster::start(Setup { ipv6: true, direct, ..Setup::of(1, 2) })

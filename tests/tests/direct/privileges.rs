@@ -1,5 +1,5 @@
-//! What is left of root where packets are steered, and whom netguard trusts: nothing
-//! that the user who serves could have written.
+//! The remaining root privileges in direct dispatch, and what netguard trusts: nothing that the unprivileged
+//! user could have written.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
@@ -13,8 +13,8 @@ use skep_tests::{Finished, PATIENCE, Site, Skep, poll_until, server};
 const DISPATCHER: &str = "dispatcher-1";
 const NODE: &str = "node-1";
 
-/// Asserts of all `skep run` and `skep netguard` of a family that they have what they
-/// need, and the latter `beside` that, and says how many of each there are.
+/// Asserts that all `skep run` and `skep netguard` of a family have the privileges they need, the latter
+/// `beside` in addition; returns the number of each.
 #[track_caller]
 fn assert_all(family: &[Pid], beside: u64) -> (usize, usize) {
     let of = |word: &str| {
@@ -32,7 +32,7 @@ fn every_thread_of_every_process_has_what_it_needs_and_no_more() {
     let Some(cluster) = DirectCluster::start(Setup::of(2, 2)) else { return };
     for name in [DISPATCHER, "dispatcher-2", NODE, "node-2"] {
         assert_eq!(assert_all(&family(cluster.daemon(name).pid()), 0), (1, 1), "{name}");
-        // Root's priority for heartbeats is there all the same.
+        // Heartbeats have root's real-time priority nevertheless.
         assert!(cluster.log(name).contains("real time"), "{}", cluster.log(name));
     }
     let state = fs::metadata(cluster.path("state")).unwrap();
@@ -45,7 +45,7 @@ fn every_thread_of_every_process_has_what_it_needs_and_no_more() {
 fn so_it_has_where_connections_are_handed_off() {
     let setup = Setup { dispatch: "handoff".into(), ..Setup::of(1, 1) };
     let Some(cluster) = DirectCluster::start(setup) else { return };
-    // Connections move to nodes only.
+    // Only nodes receive handed-off connections.
     for (name, beside) in [(DISPATCHER, 0), (NODE, HANDOFFS)] {
         assert_eq!(assert_all(&family(cluster.daemon(name).pid()), beside), (1, 1), "{name}");
     }
@@ -67,7 +67,7 @@ fn so_has_all_that_skep_up_starts() {
     skep.signal(rustix::process::Signal::TERM);
     assert_eq!(skep.finish().code, Some(0));
 
-    // A folder of root's alone: one sentence that says so, and nothing is left.
+    // A folder that only root can read: one sentence reports it, and nothing is left.
     fs::set_permissions(site.root(), fs::Permissions::from_mode(0o700)).unwrap();
     chown(site.root(), Some(0), Some(0)).unwrap();
     let finished = start().finish();
@@ -80,13 +80,13 @@ fn so_has_all_that_skep_up_starts() {
 
 // --- whom netguard trusts ---
 
-/// Starts that fail with one line.
+/// Asserts that a start fails with one line that contains these words.
 #[track_caller]
 fn refused(cluster: &DirectCluster, name: &str, words: &[&str]) {
     cluster.spawn(name);
     let Finished { code, stderr, .. } = cluster.end(name);
     assert_eq!(code, Some(1), "{stderr}");
-    // netguard's log has a thread of its own, which may write behind it.
+    // netguard's log is written by a separate thread, possibly after the error.
     let last = stderr.lines().rfind(|line| line.starts_with("skep: ")).unwrap_or_default();
     for word in words {
         assert!(last.contains(word), "{word:?} in {stderr}");
@@ -96,8 +96,8 @@ fn refused(cluster: &DirectCluster, name: &str, words: &[&str]) {
 #[test]
 fn what_who_serves_has_written_is_not_obeyed() {
     let Some(cluster) = DirectCluster::prepare(Setup::of(1, 1)) else { return };
-    // Notes of changes as netguard makes them, of a device that leads out of the
-    // folder of devices, where only root may write.
+    // netguard's state file of changes, with a device name that leads out of the folder of devices, where
+    // only root may write.
     let state = cluster.path("state");
     fs::create_dir(&state).unwrap();
     chown(&state, Some(server()), Some(server())).unwrap();
@@ -119,7 +119,7 @@ fn what_who_serves_has_written_is_not_obeyed() {
     let addresses = cluster.tool(NODE, "ip", &["-o", "addr", "show", "dev", "lo"]);
     assert!(!addresses.contains("10.99.99.99"), "{addresses}");
 
-    // Even where it can be only root's doing, no name leads out of that folder.
+    // Even in a file that only root can have written, no name leads out of that folder.
     cluster.terminate(NODE);
     poll_until(PATIENCE, "netguard ends", || !cluster.path(&format!("guard/{NODE}.sock")).exists());
     fs::write(cluster.path(&format!("guard/{NODE}.json")), &note).unwrap();
@@ -143,7 +143,7 @@ fn a_folder_or_config_that_others_could_change_is_refused() {
     fs::create_dir(&guard).unwrap();
     refused_with(&guard, server(), 0o700, &["direct.guard_dir", "mode 0700"]);
     refused_with(&guard, 0, 0o777, &["direct.guard_dir", "mode 0777"]);
-    // The folder above counts as much.
+    // The parent folder matters as much.
     let top = cluster.path("");
     refused_with(&top, 0, 0o777, &["not safe from others"]);
     for name in [NODE, DISPATCHER] {
@@ -189,7 +189,7 @@ fn netguard_beside_it_takes_orders_of_the_configured_user_and_of_no_other() {
         command.args(&ids).arg("--clear-groups").args(ambient).args(run);
         Skep::start_command(&mut command)
     };
-    // Of the group, so it gets as far as the door.
+    // It is in the group, so that it can reach the socket.
     fs::set_permissions(cluster.path("key"), fs::Permissions::from_mode(0o644)).unwrap();
     let stranger = run_as("70001").finish();
     assert_eq!(stranger.code, Some(1), "{}", stranger.stderr);

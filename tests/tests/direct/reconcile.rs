@@ -1,4 +1,4 @@
-//! What others change on a machine of direct dispatch is put right, and said.
+//! Changes by others on a machine in direct dispatch are repaired and logged.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -26,13 +26,13 @@ fn wait_answer(cluster: &DirectCluster) {
 fn what_is_removed_from_a_dispatcher_is_put_back() {
     let Some(cluster) = DirectCluster::start(Setup::of(1, 1)) else { return };
     let vip = cluster.vip().ip().to_string();
-    // As a network manager does that is restarted.
+    // As a restarted network manager does.
     cluster.tool(DISPATCHER, "ip", &["address", "del", &vip, "dev", "eth0"]);
     cluster.wait_log(DISPATCHER, &format!("removed from this machine: {vip} on eth0"));
     poll_until(PATIENCE, "the address is back", || cluster.holders() == [DISPATCHER]);
     wait_answer(&cluster);
     assert_eq!(cluster.metric(DISPATCHER, "skep_direct_addresses_held"), 1.0);
-    // As an upgrade of another program does that cleans up.
+    // As the upgrade of another program does that cleans up.
     cluster.tool(DISPATCHER, "sh", &["-c", "rm /sys/fs/bpf/skep/*/dispatch/link-*"]);
     cluster.wait_log(DISPATCHER, "packet program was detached from its device, eth0");
     wait_answer(&cluster);
@@ -63,15 +63,14 @@ fn what_is_removed_from_a_node_is_put_back() {
     wait_answer(&cluster);
 }
 
-/// A map of the packet program of a side, on a machine.
+/// Opens a map of the XDP program of a side, on a machine.
 fn map_of(cluster: &DirectCluster, machine: &str, side: &str, name: &str) -> Map {
     let path = format!("/sys/fs/bpf/skep/lab/{side}/{name}");
     let open = || Map::from_map_data(MapData::from_pin(path).unwrap()).unwrap();
     cluster.machine(machine).run(open).unwrap()
 }
 
-/// Changes a byte of an element of an array behind the daemon's back, and waits until it is put back,
-/// and said.
+/// Changes one byte of an array element behind the daemon's back, and waits until it is restored and logged.
 #[track_caller]
 fn change<const N: usize>(
     cluster: &DirectCluster,
@@ -97,26 +96,26 @@ fn maps_that_others_change_are_written_again_and_connections_survive() {
     let requests = Loads::start(clients, |it| cluster.stream(50).start_in(it).unwrap());
     requests.wait_for_more(100);
     let complaints = || cluster.metric(DISPATCHER, "skep_direct_complaints");
-    // On a busy machine the first look may come before the claim.
+    // On a busy machine the first check may precede the claim.
     poll_until(PATIENCE, "no complaints", || complaints() == 0.0);
     let on = |name| (DISPATCHER, "dispatch", name);
-    // Draining: it keeps its connections.
+    // Draining: the node keeps its connections.
     change::<16>(&cluster, on("nodes"), (1, 6, 1));
     assert!(complaints() >= 1.0);
     // The limit of new flows.
     change::<48>(&cluster, on("settings"), (0, 15, 1));
-    // The program of a node must know which one it is.
+    // The node's own index, which its program needs.
     change::<48>(&cluster, (NODE, "node", "settings"), (0, 36, 9));
     change_services(&cluster);
     requests.wait_for_more(100);
     assert!(requests.stop().iter().all(|report| report.failed == 0));
-    // New connections that come by the changed row are refused until it is put back.
+    // New connections that hit the changed row are refused until it is restored.
     change_rows(&cluster);
     assert_eq!(downloads.failed(), 0);
     assert!(downloads.stop().iter().all(|report| report.failed == 0));
 }
 
-/// The choice among nodes, and a service that nobody configured.
+/// Changes the balancing policy, and adds a service that is not configured.
 fn change_services(cluster: &DirectCluster) {
     let map = || map_of(cluster, DISPATCHER, "dispatch", "services");
     let mut services: HashMap<MapData, [u8; 20], [u8; 8]> = map().try_into().unwrap();
@@ -131,7 +130,7 @@ fn change_services(cluster: &DirectCluster) {
     cluster.wait_log(DISPATCHER, "the map services of the packet program");
 }
 
-/// A row without nodes, where the table is and where it may be.
+/// Writes rows without nodes, to the active table and to the inactive half.
 fn change_rows(cluster: &DirectCluster) {
     const ROWS: u32 = 65_537;
     let map = map_of(cluster, DISPATCHER, "dispatch", "rows");
@@ -140,13 +139,13 @@ fn change_rows(cluster: &DirectCluster) {
         rows.set(half + 40_000, [0xffff; 8], 0).unwrap();
     }
     cluster.wait_log(DISPATCHER, "the map rows of the packet program");
-    // Written to the half that was not in use.
+    // Restored in the half that was inactive.
     poll_until(PATIENCE, "rows are put back", || {
         [0, ROWS].iter().any(|half| rows.get(&(half + 40_000), 0).unwrap() != [0xffff; 8])
     });
 }
 
-/// The netguard of the dispatcher, beside its daemon, with the command that becomes it.
+/// Starts the dispatcher's netguard separately from its daemon, with the command that becomes it.
 fn netguard(cluster: &DirectCluster, command: &mut Command) -> Skep {
     let config = cluster.path(&format!("{DISPATCHER}.toml"));
     let arguments = ["netguard", "--config", config.to_str().unwrap(), "--as", DISPATCHER];
@@ -162,7 +161,7 @@ fn netguard_executes_orders_although_nobody_reads_its_log() {
     let mut command = cluster.machine(DISPATCHER).command("sh");
     let _guard = netguard(&cluster, command.args(log.arguments()).arg(Skep::binary()));
     log.fill();
-    // It says whose orders it takes, and how packets are steered.
+    // The log contains who controls it, and how packets are steered.
     cluster.run_all();
     cluster.wait_serving();
 }
@@ -171,7 +170,7 @@ fn netguard_executes_orders_although_nobody_reads_its_log() {
 fn netguard_releases_the_addresses_of_a_dispatcher_that_hangs() {
     let Some(cluster) = DirectCluster::prepare(Setup::of(2, 1)) else { return };
     let guard = netguard(&cluster, &mut cluster.machine(DISPATCHER).command(Skep::binary()));
-    // So it is the active one.
+    // So that it is the active one.
     cluster.run(DISPATCHER);
     cluster.wait_active();
     cluster.run(OTHER);
@@ -180,7 +179,7 @@ fn netguard_releases_the_addresses_of_a_dispatcher_that_hangs() {
 
     let pid = cluster.daemon(DISPATCHER).pid();
     kill_process(pid, Signal::STOP).unwrap();
-    // Both hold them, until it has been silent for longer than an upgrade takes.
+    // Both hold the addresses, until the daemon has been silent for longer than an upgrade takes.
     poll_until(PATIENCE, "a takeover", || cluster.holders().len() == 2);
     poll_until(PATIENCE, "a release", || cluster.holders() == [OTHER]);
     poll_until(PATIENCE, "it is said", || {
@@ -215,7 +214,7 @@ fn a_full_disk_keeps_no_dispatcher_from_starting() {
     let Some(cluster) = DirectCluster::prepare(Setup::of(1, 1)) else { return };
     let state = cluster.path("state");
     fs::create_dir_all(&state).unwrap();
-    // That of the node.
+    // The node uses the folder too.
     fs::set_permissions(&state, fs::Permissions::from_mode(0o777)).unwrap();
     let folder = state.to_str().unwrap();
     let mount = ["-t", "tmpfs", "-o", "size=64k,mode=777", "lab", folder];
@@ -225,7 +224,7 @@ fn a_full_disk_keeps_no_dispatcher_from_starting() {
     cluster.run_all();
     cluster.wait_serving();
     cluster.wait_log(DISPATCHER, "epochs cannot be persisted");
-    // As an operator makes room.
+    // As an operator does to free space.
     cluster.tool(DISPATCHER, "rm", &[&format!("{folder}/all")]);
     cluster.tool(DISPATCHER, "mount", &["-o", "remount,size=64m", folder]);
     cluster.wait_log(DISPATCHER, "epochs can be persisted again");
@@ -241,7 +240,7 @@ fn a_sole_dispatcher_steers_by_its_last_table_while_no_daemon_runs() {
         Loads::start(clients, |client: &Machine| cluster.downloads(20).start_in(client).unwrap());
     downloads.wait_flowing(20);
     cluster.kill_alone(DISPATCHER);
-    // Nobody can have taken over: nothing to wait for.
+    // No other dispatcher can have taken over, so it does not wait.
     poll_until(PATIENCE, "netguard ends, too", || cluster.processes(DISPATCHER, "").is_empty());
     for _ in 0..50 {
         assert_eq!(cluster.ask("client-1", cluster.vip(), SHORT.0), Ok(NODE.to_owned()));
@@ -262,7 +261,7 @@ fn a_node_that_answers_arp_deposes_nobody_and_is_put_right() {
     let settings = ["all/arp_ignore", "eth0/arp_ignore", "all/arp_announce", "eth0/arp_announce"];
     let reset = settings.map(|setting| format!("echo 0 >{conf}/{setting}")).join("; ");
     let ask = format!("ip neigh flush all; ping -c 1 -W 1 {} || true", cluster.vip().ip());
-    // It is repaired at once; so again and again, as a network manager does.
+    // It is repaired at once, so this is repeated, as by a network manager.
     poll_until(PATIENCE, "a complaint", || {
         cluster.tool(NODE, "sh", &["-c", &reset]);
         cluster.tool("client-2", "sh", &["-c", &ask]);

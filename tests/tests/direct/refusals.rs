@@ -1,5 +1,5 @@
-//! Direct dispatch that cannot begin, that ends, and clients that may not come
-//! in: what is said, and what stays behind.
+//! Direct dispatch that cannot start, that ends, and clients that are denied: what is logged, and what
+//! remains on the machine.
 
 use std::fs;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -11,10 +11,10 @@ use rustix::process::{Signal, kill_process};
 use skep_tests::direct::{DirectCluster, SHORT, Setup, figure};
 use skep_tests::{Finished, PATIENCE, RawClient, Skep, poll_until};
 
-/// How long a client waits that is expected to wait in vain.
+/// Timeout of a client that is expected to get no answer.
 const IN_VAIN: Duration = Duration::from_millis(300);
 
-/// Of a machine's processes: a port like that of SSH.
+/// A port of the machine's own processes, such as that of SSH.
 const OTHER_PORT: u16 = 2222;
 
 const DISPATCHER: &str = "dispatcher-1";
@@ -22,7 +22,7 @@ const NODE: &str = "node-1";
 
 // --- what is on a machine ---
 
-/// What direct dispatch has put on a machine, in words.
+/// Returns a description of everything that direct dispatch has left on a machine.
 fn traces(cluster: &DirectCluster, name: &str) -> Vec<String> {
     let lines = |command: &str| -> Vec<String> {
         cluster.tool(name, "sh", &["-c", command]).lines().map(str::to_owned).collect()
@@ -39,7 +39,7 @@ fn traces(cluster: &DirectCluster, name: &str) -> Vec<String> {
     found
 }
 
-/// `skep netguard --clear`, after which nothing is left.
+/// Runs `skep netguard --clear`, after which nothing must remain.
 #[track_caller]
 fn clear(cluster: &DirectCluster, name: &str) {
     let config = cluster.path(&format!("{name}.toml"));
@@ -50,8 +50,8 @@ fn clear(cluster: &DirectCluster, name: &str) {
 
 // --- starts that fail ---
 
-/// Starts `name` by `wrapper` with its config changed; it must fail at once,
-/// with one line that has these words, and leave nothing.
+/// Starts `name` through `wrapper` with a changed config; it must fail at once, with one line that contains
+/// these words, and leave nothing.
 #[track_caller]
 fn refused(
     cluster: &DirectCluster,
@@ -125,7 +125,7 @@ fn a_start_that_fails_says_why_in_a_line_and_leaves_nothing() {
             &format!("cannot listen for other machines of the cluster on {address}"),
         );
         drop(taken);
-        // What comes last.
+        // The listener that is opened last.
         let metrics = SocketAddr::from(([127, 0, 0, 1], 9090));
         let taken = cluster.machine(name).run(|| TcpListener::bind(metrics)).unwrap().unwrap();
         refused(&same, &[], "127.0.0.1:9090");
@@ -136,7 +136,7 @@ fn a_start_that_fails_says_why_in_a_line_and_leaves_nothing() {
     refused(&cluster, NODE, same, &[], &own.to_string());
     drop(taken);
 
-    // Nobody may read what is root's, so that is not what stops it.
+    // Readable by the unprivileged user, so that permissions are not the cause of the failure.
     fs::set_permissions(cluster.path(""), fs::Permissions::from_mode(0o755)).unwrap();
     fs::set_permissions(cluster.path("state"), fs::Permissions::from_mode(0o777)).unwrap();
     std::os::unix::fs::chown(&key, Some(65534), Some(65534)).unwrap();
@@ -176,7 +176,7 @@ fn what_is_told_to_end_leaves_what_the_documents_say_and_clear_the_rest() {
             let ended = cluster.end(name);
             assert_eq!(ended.code, Some(0), "{name}: {}", ended.stderr);
             poll_until(PATIENCE, "netguard ends, too", || cluster.processes(name, "").is_empty());
-            // Programs steer on, and a node keeps its addresses, see there.
+            // XDP programs continue to steer, and a node keeps its addresses: see there.
             let stays = |trace: &String| {
                 trace.starts_with("/sys/fs/bpf/")
                     || trace.contains("xdp")
@@ -201,7 +201,7 @@ fn a_daemon_whose_netguard_is_killed_ends_in_order_and_starts_anew() {
         let [guard] = cluster.processes(name, "netguard")[..] else { panic!("no netguard") };
         kill_process(guard, Signal::KILL).unwrap();
         let ended = cluster.end(name);
-        // So that a supervisor starts it anew: Restart=on-failure.
+        // So that a supervisor restarts it: Restart=on-failure.
         assert_eq!(ended.code, Some(1), "{}", ended.stderr);
         assert!(
             ended.stderr.contains("connection to netguard lost: this process ends"),
@@ -212,7 +212,7 @@ fn a_daemon_whose_netguard_is_killed_ends_in_order_and_starts_anew() {
         cluster.run(name);
         cluster.wait_serving();
     }
-    // By kill -9 of both.
+    // With SIGKILL of both.
     for name in [cluster.wait_active().as_str(), NODE] {
         cluster.kill(name);
         cluster.run(name);
@@ -235,7 +235,7 @@ impl Kept {
     }
 }
 
-/// Whether a client's new connections are let in, within so long.
+/// Whether a client's new connections are accepted within `within`.
 fn connects(cluster: &DirectCluster, client: &str, address: SocketAddr, within: Duration) -> bool {
     let connect = || TcpStream::connect_timeout(&address, within).is_ok();
     cluster.machine(client).run(connect).unwrap()
@@ -277,7 +277,7 @@ fn networks_that_may_not_come_in_do_not() {
             is_kept_out(&cluster, "client-1", cluster.vip())
         });
         assert!(is_let_in(&cluster, "client-2", cluster.vip()), "{direct}");
-        // What was open stands still until it is let in again.
+        // An open connection stalls until the client is allowed again.
         one.0.set_timeout(IN_VAIN);
         one.0.ask("/short");
         assert!(one.0.try_response().is_err(), "{direct}");
@@ -295,7 +295,7 @@ fn networks_that_may_not_come_in_do_not() {
     ));
 }
 
-/// The network of 8 bits' worth of neighbours of an address.
+/// Returns the /24 network of an address.
 fn network(address: IpAddr) -> String {
     let IpAddr::V4(address) = address else { panic!("an IPv4 address") };
     let [a, b, c, _] = address.octets();
@@ -315,7 +315,7 @@ fn firewalls_of_nodes_and_dispatchers_do_what_they_are_told() {
     let vip = cluster.vip();
     let one = cluster.machine("client-1").ipv4();
     let mut kept = Kept::open(&cluster, "client-2");
-    // At the node it holds for what comes through the virtual address.
+    // On the node, the rule applies to traffic through the virtual address.
     let rule = format!("ip saddr {one} tcp dport 80 counter reject with tcp reset");
     nft(&cluster, NODE, &format!("add rule ip t in {rule}"));
     let refused = cluster.ask("client-1", vip, SHORT.0).unwrap_err();
@@ -327,7 +327,7 @@ fn firewalls_of_nodes_and_dispatchers_do_what_they_are_told() {
     cluster.tool(NODE, "nft", &["delete", "table", "ip", "t"]);
     assert_eq!(cluster.ask("client-1", vip, SHORT.0).as_deref(), Ok(NODE));
 
-    // At the dispatcher it holds for all but that.
+    // On the dispatcher, it applies to all other traffic.
     let other = SocketAddr::from((cluster.machine(DISPATCHER).ipv4(), OTHER_PORT));
     let _listener = cluster.machine(DISPATCHER).run(|| TcpListener::bind(other)).unwrap().unwrap();
     assert!(is_let_in(&cluster, "client-1", other));

@@ -1,5 +1,5 @@
-//! The second chance: connections outlive the flow table, because a node hands
-//! on what belongs to an earlier owner.
+//! The second chance: connections survive the loss of the flow table, because a node forwards packets that
+//! belong to an earlier owner.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,13 +11,12 @@ use skep_tests::direct::{DirectCluster, LONG, Loads, SHORT, Setup, figure};
 use skep_tests::{Crowd, PATIENCE, poll_until};
 use socket2::{Domain, Socket, Type};
 
-/// Long downloads that each client begins under each membership.
+/// Number of long downloads that each client starts under each membership.
 const DOWNLOADS: usize = 100;
 
 const DISPATCHER: &str = "dispatcher-1";
 
-/// A cluster whose nodes change, and downloads that each began under another
-/// membership.
+/// A cluster whose nodes change, and downloads that each started under another membership.
 struct Scene {
     cluster: DirectCluster,
     downloads: Vec<Loads>,
@@ -26,7 +25,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// One dispatcher and five nodes, of which three are planned.
+    /// One dispatcher and five nodes, three of which are in the config.
     fn new(policy: &str, direct: &str) -> Option<Self> {
         let mut setup = Setup::of(1, 5);
         setup.nodes.truncate(3);
@@ -40,14 +39,13 @@ impl Scene {
         Some(scene)
     }
 
-    /// Downloads of one membership.
+    /// Number of downloads per membership.
     fn each(&self) -> u64 {
         (DOWNLOADS * self.cluster.bed().clients().len()) as u64
     }
 
-    /// Begins downloads once these nodes, and no others, get new connections. Where loads count, the
-    /// busiest of them may get none: then the last of `numbers` must, which has the least to do as
-    /// it came last.
+    /// Starts downloads once only these nodes receive new connections. With policies by load, the busiest of
+    /// them may get none: then the last of `numbers` must, as the newest node has the lowest load.
     fn download_from(&mut self, numbers: &[usize]) {
         let name = |number: &usize| format!("node-{number}");
         let names: BTreeSet<String> = numbers.iter().map(name).collect();
@@ -71,14 +69,14 @@ impl Scene {
         self.downloads.push(loads);
     }
 
-    /// The file has these nodes now.
+    /// Changes the nodes in the config file.
     fn plan(&self, numbers: &[usize]) {
         let nodes = numbers.iter().map(|&number| (number, 100)).collect();
         self.cluster.reconfigure(|setup| setup.nodes = nodes);
         self.cluster.control(DISPATCHER, &["reload"]);
     }
 
-    /// Nodes come, one is drained, one is removed, all with downloads.
+    /// Adds nodes, drains one, and removes one, all with downloads.
     fn change_nodes(&mut self) {
         self.plan(&[1, 2, 3, 4]);
         self.download_from(&[1, 2, 3, 4]);
@@ -88,13 +86,13 @@ impl Scene {
         self.download_from(&[3, 4, 5]);
     }
 
-    /// Packets that met this fate at nodes, as they last counted them.
+    /// Returns the number of packets with this verdict at nodes, as they last counted them.
     fn at_nodes(&self, verdict: &str) -> u64 {
         let nodes = self.cluster.bed().nodes().iter();
         nodes.map(|node| self.cluster.packets(node.name(), verdict)).sum()
     }
 
-    /// Each download goes on, and nodes have handed packets on.
+    /// Asserts that each download continues, and that nodes have forwarded packets.
     #[track_caller]
     fn finish(self, what: &str) {
         let (each, batches) = (self.each(), self.downloads.len() as u64);
@@ -112,7 +110,7 @@ impl Scene {
     }
 }
 
-/// The only dispatcher loses all that it knew.
+/// The only dispatcher loses all its state.
 fn outlive_the_dispatcher(policy: &str) {
     let Some(_crowd) = Crowd::of(2000) else { return };
     let Some(mut scene) = Scene::new(policy, "") else { return };
@@ -122,7 +120,7 @@ fn outlive_the_dispatcher(policy: &str) {
     machine.boot().unwrap();
     scene.cluster.run(DISPATCHER);
     scene.cluster.wait_active();
-    // What the operator wanted is not forgotten either.
+    // The operator's changes are preserved too.
     scene.download_from(&[3, 4, 5]);
     scene.finish(&format!("{policy}, the only dispatcher dies and comes back"));
 }
@@ -135,20 +133,20 @@ fn outlive_the_flow_table(policy: &str) {
     scene.finish(&format!("{policy}, no flow table"));
 }
 
-/// A port of a client has a connection with one node, which that node ends, so that its kernel
-/// remembers it for a minute; then the same port has one with another node.
+/// A client's port has a connection with one node, which closes it, so that its kernel keeps the state for a
+/// minute; then the same port has a connection with another node.
 #[test]
 fn a_port_that_is_used_again_keeps_its_later_connection() {
-    // Below those that the client's kernel gives to requests of its own.
+    // Below the client's ephemeral ports.
     const PORTS: std::ops::Range<u16> = 700..762;
     let Some(cluster) = DirectCluster::start(Setup::of(1, 4)) else { return };
     let client = cluster.machine("client-1");
     let earlier: Vec<_> = PORTS.map(|port| ask_from(&cluster, client, port, SHORT.0)).collect();
     for mut stream in earlier {
-        // The node has ended it; a client that reads to the end takes that.
+        // The node has closed it; the client reads to the end.
         stream.read_to_end(&mut Vec::new()).unwrap();
     }
-    // Until a node has acknowledged the client's FIN, no connection can take the port.
+    // Until a node has acknowledged the client's FIN, no connection can use the port.
     poll_until(PATIENCE, "the ports are free", || {
         let sockets = client.run(|| fs::read_to_string("/proc/thread-self/net/tcp")).unwrap();
         !sockets.unwrap().lines().any(|line| local_port(line).is_some_and(|it| PORTS.contains(&it)))
@@ -166,20 +164,20 @@ fn a_port_that_is_used_again_keeps_its_later_connection() {
     }
 }
 
-/// Of a line of `/proc/net/tcp` (proc_net_tcp.rst): `0: 0100007F:07D0 ...`.
+/// Parses a line of `/proc/net/tcp` (proc_net_tcp.rst): `0: 0100007F:07D0 ...`.
 fn local_port(line: &str) -> Option<u16> {
     let (_, port) = line.split_whitespace().nth(1)?.split_once(':')?;
     u16::from_str_radix(port, 16).ok()
 }
 
-/// Asks for `path` from a port of a client, on a connection that the node ends.
+/// Requests `path` from a port of a client, on a connection that the node closes.
 fn ask_from(cluster: &DirectCluster, client: &Machine, port: u16, path: &str) -> TcpStream {
     let vip = cluster.vip();
     let socket = client
         .run(|| {
             let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
             socket.set_reuse_address(true).unwrap();
-            // So that a long reply stays with its node.
+            // So that a long reply is not sent at once.
             socket.set_recv_buffer_size(8 * 1024).unwrap();
             socket.bind(&SocketAddr::from(([0, 0, 0, 0], port)).into()).unwrap();
             socket.connect(&vip.into()).unwrap();

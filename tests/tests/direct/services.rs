@@ -1,4 +1,4 @@
-//! Services with addresses and nodes of their own, in one cluster.
+//! Services with separate addresses and nodes in one cluster.
 
 use std::collections::BTreeSet;
 
@@ -9,17 +9,17 @@ use skep_tests::{PATIENCE, poll_until};
 
 const DISPATCHER: &str = "dispatcher-1";
 
-/// The node that comes to be behind another service.
+/// The node that moves to the other service.
 const MOVED: &str = "node-2";
 
-/// Long downloads of each client.
+/// Number of long downloads of each client.
 const DOWNLOADS: usize = 50;
 
 fn names(numbers: &[usize]) -> BTreeSet<String> {
     numbers.iter().map(|number| format!("node-{number}")).collect()
 }
 
-/// Waits until these are the nodes of the two services.
+/// Waits until the two services have these nodes.
 #[track_caller]
 fn wait_nodes(cluster: &DirectCluster, web: &[usize], other: &[usize]) {
     cluster.wait_nodes_at("client-1", cluster.vip(), &names(web));
@@ -37,7 +37,7 @@ fn each_of_two_services_is_served_by_its_own_nodes() {
     let Some(cluster) = DirectCluster::prepare(setup) else { return };
     cluster.run_all();
     wait_nodes(&cluster, &[1, 2], &[3, 4]);
-    // The standby knows the same.
+    // The standby has the same configuration.
     let active = cluster.wait_active();
     cluster.kill(&active);
     cluster.machine(&active).kill().unwrap();
@@ -45,7 +45,7 @@ fn each_of_two_services_is_served_by_its_own_nodes() {
     wait_nodes(&cluster, &[1, 2], &[3, 4]);
 }
 
-/// By a reload of the dispatcher, which knows of it before the node does.
+/// By a reload of the dispatcher, which precedes that of the node.
 #[test]
 fn a_node_comes_to_be_behind_another_service() {
     let setup = setup(1, &[1, 2, 3], &[4]);
@@ -53,10 +53,10 @@ fn a_node_comes_to_be_behind_another_service() {
     cluster.run(DISPATCHER);
     cluster.run(MOVED);
     cluster.wait_log(DISPATCHER, &format!("heartbeat from node {MOVED}"));
-    // The first index: what the nodes of a row hand on comes to it before all others.
+    // The first index: packets forwarded within a row reach it before all other nodes.
     ["node-1", "node-3", "node-4"].iter().for_each(|name| cluster.run(name));
     wait_nodes(&cluster, &[1, 2, 3], &[4]);
-    // By its checks, too; as long as all that a service has fail, they do not count.
+    // Up by its health checks too; as long as all nodes of a service fail, checks are ignored.
     poll_until(PATIENCE, "node-4 is up", || {
         cluster.node_seen(DISPATCHER, "node-4").is_some_and(|(state, _)| state == "up")
     });
@@ -84,7 +84,7 @@ fn a_node_comes_to_be_behind_another_service() {
     let reports = requests.stop();
     assert!(reports.iter().all(|report| report.failed == 0), "{reports:#?}");
 
-    // It is no longer behind the first service, but in its rows, by their history.
+    // It no longer belongs to the first service, but is in the history of its rows.
     let downloads = Loads::start(clients, |client: &Machine| {
         cluster.downloads(DOWNLOADS).start_in(client).unwrap()
     });
@@ -107,17 +107,17 @@ fn a_node_comes_to_be_behind_another_service() {
     ));
 }
 
-/// The config of the one names another address before that of the other: both mean the same service
-/// in their tables and in the flows that they exchange.
+/// One dispatcher's config lists another address first: both must mean the same service in their tables and
+/// in the flows that they exchange.
 #[test]
 fn dispatchers_restarted_with_one_more_address_lose_no_connection() {
-    // A row names few of the nodes, so a flow that is looked for in another row is lost.
+    // A row has few of the nodes, so a flow that is looked up in the wrong row is lost.
     let (policy, other_nodes) = ("maglev-connection".to_owned(), vec![7, 8]);
     let setup = Setup { policy, other_nodes, is_other_first: true, ..Setup::of(2, 8) };
     let Some(cluster) = DirectCluster::prepare(setup) else { return };
     let all_nodes: Vec<usize> = (1..=8).collect();
     names(&all_nodes).iter().for_each(|name| cluster.run(name));
-    // The nodes know it already.
+    // The nodes already have it in their config.
     cluster.reconfigure(|setup| setup.other_nodes.clear());
     ["dispatcher-1", "dispatcher-2"].iter().for_each(|name| cluster.run(name));
     cluster.wait_serving();
@@ -139,7 +139,7 @@ fn dispatchers_restarted_with_one_more_address_lose_no_connection() {
         downloads.wait_flowing(all);
     }
     wait_nodes(&cluster, &all_nodes, &[7, 8]);
-    // By the flows that it was sent.
+    // By the flows that were synchronized to it.
     cluster.machine(&standby).kill().unwrap();
     assert_eq!(cluster.wait_active(), active);
     downloads.wait_flowing(all);

@@ -1,14 +1,14 @@
-//! A thread that keeps promises to other machines stands still, while all others of its process run.
+//! A thread with deadlines towards other machines is frozen, while all others of its process run.
 
 use skep_testbed::Machine;
 use skep_tests::direct::{DirectCluster, Loads, Setup};
 use skep_tests::freezer::Freezer;
 use skep_tests::{Finished, PATIENCE, poll_until};
 
-/// Short requests of each client in a second.
+/// Short requests per second of each client.
 const PER_SECOND: u32 = 100;
 
-/// The process still answers its operator, and its machine for the address: only heartbeats are missing.
+/// The process still answers its operator, and its machine answers ARP: only heartbeats are missing.
 #[test]
 fn a_process_whose_event_loop_stands_still_is_replaced_and_ends() {
     let Some(freezer) = Freezer::new() else { return };
@@ -30,7 +30,7 @@ fn a_process_whose_event_loop_stands_still_is_replaced_and_ends() {
     assert!(reports.iter().all(|it| (it.failed, it.resets) == (0, 0)), "{reports:?}");
 }
 
-/// It serves on, but nobody knows.
+/// It continues to serve, but sends no heartbeats.
 #[test]
 fn a_node_whose_heartbeats_stand_still_is_removed_and_ends() {
     let Some(freezer) = Freezer::new() else { return };

@@ -1,4 +1,4 @@
-//! A machine that loses time to others: nobody is declared dead for it.
+//! A machine that loses processor time to others: no machine is declared dead for that.
 
 use std::process::Command;
 use std::thread;
@@ -10,17 +10,16 @@ use skep_tests::End;
 use skep_tests::direct::{DirectCluster, Setup, figure};
 use skep_units::Rng;
 
-/// What is taken from each core at a time, as by a neighbour on the same host: with [`EVERY_MS`], a
-/// tenth.
+/// Time taken from each core at once, as by a neighbour on the same host: with [`EVERY_MS`], a tenth.
 const TAKEN: Duration = Duration::from_millis(10);
 
-/// Mean time from one theft to the next.
+/// Mean time between two thefts.
 const EVERY_MS: u64 = 100;
 
-/// Short requests in a second meanwhile.
+/// Short requests per second meanwhile.
 const PER_SECOND: u32 = 100;
 
-/// `SKEP_STEAL_MINUTES` says how long, an hour if it does not.
+/// Returns the duration from `SKEP_STEAL_MINUTES`, by default one hour.
 fn duration() -> Duration {
     let minutes = std::env::var("SKEP_STEAL_MINUTES").map_or(60, |text| text.parse().unwrap());
     Duration::from_secs(60 * minutes)
@@ -76,13 +75,13 @@ fn a_tenth_of_the_time_taken_by_others_is_nobodys_death() {
     assert_eq!((takeovers, silent, removed, report.failed), (0, 0, 0, 0), "{report:?}");
 }
 
-/// Takes time from a core, before all other threads there, until the end.
+/// Occupies a core repeatedly, with priority over all other threads there, until the end.
 fn steal(core: usize, end: &End) {
     let mut cores = CpuSet::new();
     cores.set(core);
     sched_setaffinity(None, &cores).unwrap();
     let thread = gettid().as_raw_nonzero().to_string();
-    // Above the heartbeat threads.
+    // A higher priority than that of the heartbeat threads.
     let status = Command::new("chrt").args(["--fifo", "--pid", "90", &thread]).status().unwrap();
     assert!(status.success(), "chrt: {status}");
     let mut rng = Rng::new(core as u64);

@@ -6,19 +6,19 @@ use skep_testbed::Machine;
 use skep_tests::direct::{DirectCluster, Loads, Setup, figure, sent_again};
 use skep_tests::{Crowd, PATIENCE, holds_within, poll_until};
 
-/// Long downloads, of all clients.
+/// Number of long downloads of all clients.
 const DOWNLOADS: u64 = 2000;
 
-/// Short requests of each client in a second.
+/// Short requests per second of each client.
 const PER_SECOND: u32 = 100;
 
-/// Two dispatchers, with the product's heartbeats.
+/// Starts two dispatchers, with the product's heartbeats.
 fn start_alone() -> Option<DirectCluster> {
     DirectCluster::start(Setup { alone: true, ..Setup::default() })
 }
 
-/// The standby that took over is still active. A busy machine may delay its heartbeats for longer than
-/// the timeout; the other one takes over for that, and for nothing else.
+/// Asserts that the standby that took over is still active. A busy machine may delay its heartbeats for
+/// longer than the timeout; the other one takes over only for that reason.
 #[track_caller]
 fn assert_stays_active(cluster: &DirectCluster, standby: &str, other: &str) {
     let active = cluster.wait_active();
@@ -26,7 +26,7 @@ fn assert_stays_active(cluster: &DirectCluster, standby: &str, other: &str) {
     assert!(active == standby || log.contains("no heartbeat from active"), "{active}: {log}");
 }
 
-/// Downloads that flow and short requests at an even rate, by every client.
+/// Downloads in progress and short requests at an even rate, by every client.
 struct Traffic<'a> {
     cluster: &'a DirectCluster,
     downloads: Loads,
@@ -49,14 +49,14 @@ impl<'a> Traffic<'a> {
         Self { cluster, downloads, requests, sent_again }
     }
 
-    /// All flows: bytes in each download, and new requests.
+    /// Waits until all traffic flows: bytes in each download, and new requests.
     #[track_caller]
     fn wait_flowing(&self) {
         self.requests.wait_for_more(200);
         self.downloads.wait_flowing(DOWNLOADS);
     }
 
-    /// Nothing was lost.
+    /// Ends the traffic, and asserts that nothing was lost.
     #[track_caller]
     fn finish(self, what: &str) {
         self.wait_flowing();
@@ -109,7 +109,7 @@ fn the_active_dispatchers_cable_is_pulled_and_put_in_again() {
     cluster.machine(&active).down().unwrap();
     poll_until(PATIENCE, "the standby takes over", || cluster.holders().contains(&standby));
     traffic.wait_flowing();
-    // Nobody has told the old one: it holds the address until it hears.
+    // The old one has not been informed: it holds the address until it receives a message.
     cluster.machine(&active).up().unwrap();
     assert_stays_active(&cluster, &standby, &active);
     traffic.finish("the active dispatcher's cable pulled and put in again");
@@ -130,10 +130,11 @@ fn the_active_daemon_is_killed_and_no_packet_is_lost() {
     }
 }
 
-/// A dispatcher that has been active for so long knows of the others: several times what nodes take to tell it.
+/// After this time, an active dispatcher knows the other one: several times what nodes take to report it.
 const STAYS: Duration = Duration::from_secs(2);
 
-/// Its machine answers for the address, though the standby has never heard that it is of the cluster.
+/// Its machine answers ARP for the address, but the standby has never received that it belongs to the
+/// cluster.
 #[test]
 fn a_standby_takes_over_from_a_paused_dispatcher_that_it_never_heard() {
     let Some(cluster) = DirectCluster::start(Setup::of(2, 2)) else { return };
@@ -144,8 +145,8 @@ fn a_standby_takes_over_from_a_paused_dispatcher_that_it_never_heard() {
     cluster.kill(&standby);
     cluster.daemon(&active).pause();
     cluster.spawn(&standby);
-    // It may give way once more to the paused one's machine, which answers for the addresses, until nodes have
-    // told it that this is a dispatcher.
+    // It may yield once more to the paused one's machine, which answers ARP for the addresses, until nodes
+    // have reported that this is a dispatcher.
     let mut holds_since = None;
     let stays = holds_within(PATIENCE, || {
         let holds = cluster.holders().contains(&standby);
@@ -161,11 +162,11 @@ fn a_standby_takes_over_from_a_paused_dispatcher_that_it_never_heard() {
     assert!(reports.iter().all(|it| (it.failed, it.resets) == (0, 0)), "{reports:?}");
 }
 
-/// How long the active daemon stands still.
+/// How long the active daemon is paused.
 const PAUSE: Duration = Duration::from_secs(10);
 
-/// With a standby that has just restarted, 2 to 3 of some 360,000 were reset once; 157,000 of a
-/// release build, in four runs, were not.
+/// With a standby that had just restarted, 2 to 3 of about 360,000 connections were once reset; with a
+/// release build, none of 157,000 in four runs.
 #[test]
 #[ignore = "takes a minute, and all that the machine has"]
 fn the_active_daemon_is_paused_after_its_standby_came_back_and_no_connection_is_lost() {
@@ -177,7 +178,7 @@ fn the_active_daemon_is_paused_after_its_standby_came_back_and_no_connection_is_
     cluster.kill(&standby);
     cluster.run(&standby);
     cluster.daemon(&active).pause();
-    // It is the fault, and no wait for anything.
+    // The pause is the fault itself, not a wait for a condition.
     std::thread::sleep(PAUSE);
     assert!(cluster.holders().contains(&standby));
     cluster.daemon(&active).resume();

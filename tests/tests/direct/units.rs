@@ -1,5 +1,5 @@
-//! The units of `packaging/` under a real systemd: what dies is restarted, what hangs too, and the
-//! virtual address stays meanwhile.
+//! The units of `packaging/` under a real systemd: processes that die or hang are restarted, and the virtual
+//! address stays meanwhile.
 
 use skep_tests::direct::{DirectCluster, SHORT, Setup};
 use skep_tests::systemd::SystemdMachine;
@@ -10,7 +10,8 @@ const NODE: &str = "node-1";
 const SKEP: &str = "skep.service";
 const NETGUARD: &str = "skep-netguard@dispatcher-1.service";
 
-/// Waits until a unit runs, and not as the run `before`; the virtual address is there all the time.
+/// Waits until a unit runs with another invocation than `before`; the virtual address must be present all the
+/// time.
 #[track_caller]
 fn wait_restart(cluster: &DirectCluster, machine: &SystemdMachine, unit: &str, before: &str) {
     poll_until(2 * PATIENCE, &format!("restart of {unit}"), || {
@@ -19,7 +20,7 @@ fn wait_restart(cluster: &DirectCluster, machine: &SystemdMachine, unit: &str, b
     });
 }
 
-/// Waits until a run of the dispatcher is active for the `count`th time, and a client is answered.
+/// Waits until the dispatcher has become active for the `count`th time, and a client is answered.
 #[track_caller]
 fn wait_term(cluster: &DirectCluster, machine: &SystemdMachine, count: usize) {
     poll_until(PATIENCE, "the dispatcher is active", || {
@@ -72,6 +73,6 @@ fn units_restart_what_dies_and_what_hangs() {
     assert_eq!(cluster.holders(), [""; 0]);
     assert!(machine.log().contains("skep.service ended: exited 0"), "{}", machine.log());
     machine.systemctl(&["stop", NETGUARD]);
-    // Each process has its own restrictions within those of its unit.
+    // Each process can apply its own restrictions within those of its unit.
     assert!(!machine.log().contains("restrict"), "{}", machine.log());
 }

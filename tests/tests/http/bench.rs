@@ -1,4 +1,4 @@
-//! `skep bench` against Skep: each workload, what it notices, and what it refuses.
+//! `skep bench` against Skep: each workload, what it detects, and what it refuses.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -14,13 +14,13 @@ struct Bench {
     skep: Skep,
 }
 
-/// Small files and few of them.
+/// Scales a workload down to few small files.
 const SCALE: &str = "0.002";
 
 impl Bench {
     fn of(workload: &str) -> Self {
         let folder = tempfile::TempDir::new().unwrap();
-        // Started as root, a node serves as another user.
+        // If started as root, a node serves as another user.
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
         let root = folder.path().join("site");
         let site = root.to_str().unwrap();
@@ -48,7 +48,7 @@ fn json(ended: &Finished) -> Value {
     serde_json::from_str(&ended.stdout).unwrap()
 }
 
-/// Of some workload, the file that it asks for first.
+/// Returns the file that a workload requests first.
 fn smallest(root: &Path) -> PathBuf {
     let mut files: Vec<PathBuf> = Vec::new();
     let mut folders = vec![root.to_owned()];
@@ -81,7 +81,7 @@ fn each_workload_gets_its_bodies_from_a_node() {
             true => assert_eq!(succeeded, 300, "{report}"),
             false => assert!(succeeded > 20, "{report}"),
         }
-        // HTTP/1.0: a connection for each request.
+        // HTTP/1.0: one connection per request.
         let connections = report["connections"].as_u64().unwrap();
         assert_eq!(workload == "surge", connections == succeeded, "{report}");
     }

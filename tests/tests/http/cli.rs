@@ -1,4 +1,4 @@
-//! The command line: what `skep serve` prints, what it refuses, and how.
+//! The command line: the output of `skep serve`, and its error messages.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ fn site() -> Site {
     Site::new().with("a.txt", "aaa")
 }
 
-/// A refusal for people: one code, a reason, no trace of insides.
+/// Asserts an error for humans: an exit code, a reason, no internals.
 #[track_caller]
 fn assert_refused(finished: &Finished, code: i32, mentions: &[&str]) {
     let stderr = &finished.stderr;

@@ -1,5 +1,5 @@
-//! Compression: which variant clients get, that curl can read it, what is left alone, and that each variant
-//! is made once.
+//! Compression: which variant clients receive, whether curl can decode it, what is left uncompressed, and
+//! that each variant is made once.
 
 use std::process::Command;
 
@@ -9,7 +9,7 @@ use skep_tests::{FreePort, PATIENCE, RawClient, Response, Site, Skep, poll_until
 use super::pool_cache::{Received, app};
 use super::pools::pool_lines;
 
-/// A node that compresses, and its metrics.
+/// A node with compression, and its metrics port.
 pub(super) struct Node {
     pub(super) skep: Skep,
     metrics: FreePort,
@@ -24,13 +24,13 @@ impl Node {
         Self { skep: Skep::node_of(&settings), metrics }
     }
 
-    /// One with the files of `site`.
+    /// Starts one with the files of `site`.
     fn with_files(site: &Site, compress: &str) -> Self {
         let root = site.root().display();
         Self::start(&format!("root = \"{root}\"\n[site.compress]\nenabled = true\n{compress}"))
     }
 
-    /// One with the pool of `app`.
+    /// Starts one with the pool of `app`.
     pub(super) fn with_app(app: &App, cache: bool, compress: &str) -> Self {
         let pool = pool_lines("", &[(app.address(), "")]);
         Self::start(&format!(
@@ -47,7 +47,7 @@ impl Node {
         self.skep.connect().request("GET", target, fields)
     }
 
-    /// What curl makes of a reply in `coding`, by the libraries that it has for that.
+    /// Returns a reply in `coding`, decoded by curl with its own libraries.
     pub(super) fn by_curl(&self, target: &str, coding: &str) -> Vec<u8> {
         let url = format!("http://{}{target}", self.skep.address());
         let accept = format!("Accept-Encoding: {coding}");
@@ -95,12 +95,12 @@ pub(super) fn text(lines: usize) -> Vec<u8> {
         .into()
 }
 
-/// Text that is halved at best.
+/// Text that compresses to half its size at best.
 fn noise_text(bytes: usize) -> Vec<u8> {
     noise(bytes / 2).iter().flat_map(|byte| format!("{byte:02x}").into_bytes()).collect()
 }
 
-/// Bytes without any order.
+/// Incompressible bytes.
 fn noise(bytes: usize) -> Vec<u8> {
     let mut state = 1_u64;
     let next = |_| {
@@ -146,14 +146,14 @@ fn curl_reads_what_is_made_once() {
     }
     assert_eq!(node.compressions(), 3);
     assert_eq!(node.metric("skep_compression_input_bytes_total{coding=\"br\"}"), page.len() as u64);
-    // Of several segments, and so long that the first client may get plain bytes.
+    // It has several segments, and is so long that the first client may get plain bytes.
     let is_made = || node.get("/large.css", "zstd").header("content-encoding").is_some();
     poll_until(PATIENCE, "the variant", is_made);
     assert!(node.by_curl("/large.css", "zstd") == text(250_000));
     assert_eq!(node.compressions(), 4);
 }
 
-/// RFC 9110 12.5.3.
+/// RFC 9110, section 12.5.3.
 #[test]
 fn clients_get_what_they_accept() {
     let site = Site::new().with("page.html", text(400)).with("with.html", text(400));
@@ -176,7 +176,7 @@ fn clients_get_what_they_accept() {
         ("*;q=0", None),
         ("deflate", None),
         ("", None),
-        // What can't be read does not count.
+        // Malformed values are ignored.
         ("gzip;q=2", None),
         ("gzip;q=x, br", br),
         (";;q=1,,, br ;q=1.000 ,", br),
@@ -188,7 +188,7 @@ fn clients_get_what_they_accept() {
     assert_coding(&node.ask("/page.html", &[]), None);
     let of_two = [("Accept-Encoding", "br;q=0.5"), ("Accept-Encoding", "gzip")];
     assert_coding(&node.ask("/page.html", &of_two), gzip);
-    // A sidecar costs nothing; without the file it is compressed again.
+    // A sidecar needs no compression; without one for the coding, the file is compressed.
     assert_coding(&node.get("/with.html", "zstd, gzip"), gzip);
     assert_eq!(node.get("/with.html", "gzip").text(), "not what it was, but a sidecar");
     assert_coding(&node.get("/with.html", "zstd"), zstd);
@@ -205,7 +205,7 @@ fn conditions_and_ranges_are_about_one_variant() {
     };
     let plain = node.get("/page.html", "identity");
     let (plain_tag, date) = (plain.header("etag").unwrap(), plain.header("last-modified").unwrap());
-    // What the client has is right: nothing needs to be compressed for that.
+    // The client's copy is valid: nothing needs to be compressed for that.
     for condition in [("If-None-Match", plain_tag), ("If-Modified-Since", date)] {
         let reply = ask(&[condition]);
         reply.assert_status(304);
@@ -239,7 +239,7 @@ fn conditions_and_ranges_are_about_one_variant() {
     let reply = part(&[("If-Range", plain_tag)]);
     assert_coding(reply.assert_status(206), None);
     assert_eq!(reply.body, &page[10..20]);
-    // Its date is that of all variants: it does not say which one the client has a part of.
+    // All variants have the same date, which does not identify the variant of the client's part.
     assert_eq!(part(&[("If-Range", date)]).assert_status(200).body, whole.body);
     assert_eq!(node.compressions(), 1);
 
@@ -265,7 +265,7 @@ fn what_gains_nothing_is_sent_as_it_is() {
             assert!(reply.body == std::fs::read(site.path(name)).unwrap(), "{name}");
         }
     }
-    // It was tried once, and is known from then on.
+    // It was tried once, and recorded as incompressible.
     assert_eq!((node.compressions(), node.skipped("useless")), (0, 1));
     assert_varies(&node.get("/noise.html", "br"));
 }
@@ -286,7 +286,7 @@ fn a_stored_response_is_computed_once_for_all_codings() {
         assert!(reply.header("etag").unwrap().starts_with("\"v1-"), "{}", reply.head_text());
         assert!(reply.cache_status().starts_with("skep; hit"), "{}", reply.head_text());
     }
-    // However they are found: in turn, on connections that stay.
+    // In turn, on a persistent connection.
     let mut client = node.skep.connect();
     for (accept, coding) in
         [("br", Some("br")), ("", None), ("gzip", Some("gzip")), ("zstd", Some("zstd"))].repeat(3)
@@ -298,7 +298,7 @@ fn a_stored_response_is_computed_once_for_all_codings() {
     assert_eq!(node.ask("/page", &[]).body, text(3000));
     assert_eq!(received.next().field("accept-encoding"), Some("identity"));
     received.assert_none();
-    // Who changes it names the tag of what it got; the application knows only its own.
+    // A client that changes the page sends the tag that it received; the application knows only its own.
     let tag = node.get("/page", "br").header("etag").unwrap().to_owned();
     let tags = format!("\"v0\", {tag}");
     client.request("PUT", "/page", &[("If-Match", &tags)]).assert_status(200);
@@ -325,7 +325,7 @@ fn an_origin_is_compressed_as_a_file_is() {
     assert_eq!(node.compressions(), 1);
 }
 
-/// What a path of [`saying`] is answered with.
+/// Responses of [`saying`] by path.
 const LEFT_ALONE: &[(&str, &str)] = &[
     ("/coded", "Cache-Control: max-age=60\r\nContent-Encoding: gzip\r\n"),
     ("/no-transform", "Cache-Control: max-age=60, no-transform\r\n"),
@@ -340,7 +340,7 @@ const PRIVATE: &[(&str, &str)] = &[
     ("/no-store", "Cache-Control: no-store\r\n"),
 ];
 
-/// An application with these responses, all of one text.
+/// An application with these responses, all with the same text.
 fn saying() -> (App, Received) {
     app(|request, _| {
         let target = request.line().split(' ').nth(1).unwrap();
@@ -383,20 +383,22 @@ fn what_may_hold_a_secret_is_compressed_only_where_the_route_says_so() {
             let reply = node.get(path, coding);
             assert_coding(reply.assert_status(200), Some(coding));
             assert_varies(&reply);
-            // What has a tag is stored, and compressed once, though each use of it needs the application's word.
+            // A response with a tag is stored, and compressed once, although each use needs the application's
+            // validation.
             if !cache || *path != "/plain" {
                 assert_eq!(reply.header("content-length"), None);
                 reply.assert_header("etag", "W/\"v1\"");
             }
             assert!(reply.body.len() < text(3000).len() / 3);
             assert!(node.by_curl(path, coding) == text(3000), "{path} {coding}");
-            // An evil page asks for it; who does not say is a tool, or an old browser.
+            // A cross-site page may be malicious; a request without the header is from a tool, or an old
+            // browser.
             let of_others = [("Accept-Encoding", *coding), ("Sec-Fetch-Site", "cross-site")];
             assert_coding(&node.ask(path, &of_others), None);
             let plain = node.get(path, "identity");
             assert_eq!(plain.body, text(3000));
             assert_varies(&plain);
-            // Who does not know chunks gets what is passed as it is.
+            // A client without support for chunks gets a streamed response uncompressed.
             let old =
                 format!("GET {path} HTTP/1.0\r\nHost: old\r\nAccept-Encoding: {coding}\r\n\r\n");
             let of_old = (*path == "/plain" && cache).then_some(*coding);
@@ -405,7 +407,7 @@ fn what_may_hold_a_secret_is_compressed_only_where_the_route_says_so() {
     }
 }
 
-/// Of what is asked for in turn, and is more than the cache takes, every variant has left when it is asked for.
+/// If more is requested in turn than the cache holds, each variant has been evicted before its next request.
 #[test]
 fn a_variant_that_left_memory_is_made_again() {
     const FILES: usize = 40;
@@ -430,7 +432,7 @@ fn a_variant_that_left_memory_is_made_again() {
     assert!(held < 2 << 20, "{held} bytes in a cache of 1 MiB");
 }
 
-/// The highest level takes seconds for what the first client gets after one.
+/// The highest level takes seconds; the first client gets plain bytes after one second.
 #[test]
 fn who_would_wait_for_long_gets_plain_bytes() {
     let page = noise_text(1_500_000);
@@ -441,7 +443,7 @@ fn who_would_wait_for_long_gets_plain_bytes() {
     assert_varies(&reply);
     assert!(reply.body == page);
     assert_eq!((node.skipped("late"), node.compressions()), (1, 0));
-    // Meanwhile all else goes on, and what was made is there for the next one.
+    // Meanwhile other requests are served, and the finished variant is available for the next client.
     node.get("/small.html", "identity").assert_status(200);
     let is_made = || node.get("/page.html", "br").header("content-encoding").is_some();
     poll_until(PATIENCE, "the variant", is_made);

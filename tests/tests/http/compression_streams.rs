@@ -1,4 +1,4 @@
-//! Compression of what is still coming.
+//! Compression of responses that are still being received.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -34,7 +34,7 @@ fn a_stream_is_compressed_and_not_held_back() {
             let mut client = node.skep.connect();
             client.send_request("GET", "/stream", &accept(coding));
             assert_coding(&client.try_head().unwrap(), Some(coding));
-            // A chunk comes before the application says more.
+            // A chunk is sent before the application continues.
             let begun = client.try_read_some().unwrap();
             assert!(!begun.is_empty() && !begun.starts_with(b"0\r\n"));
             client
@@ -44,7 +44,7 @@ fn a_stream_is_compressed_and_not_held_back() {
     events.send_request("GET", "/events", &accept("gzip"));
     assert_coding(&events.try_head().unwrap(), None);
     assert_eq!(events.try_read_some().unwrap(), b"6\r\nbegin\n\r\n");
-    // Those, the events, and the three of curl.
+    // Those streams, the events, and the three of curl.
     (0..7).for_each(|_| gate.open());
     for client in &mut clients {
         assert!(client.try_read_some().is_ok());
@@ -54,7 +54,7 @@ fn a_stream_is_compressed_and_not_held_back() {
     }
 }
 
-/// What a coder would have gathered, its client waited for; and the server was taken for one that stalls.
+/// If the encoder buffered data, its client would wait for it, and the server would be considered stalled.
 #[test]
 fn a_slow_response_of_known_length_is_not_held_back_either() {
     let body = text(400);
@@ -76,7 +76,7 @@ fn a_slow_response_of_known_length_is_not_held_back_either() {
         let mut client = node.skep.connect();
         client.send_request("GET", "/", &[("Accept-Encoding", coding)]);
         assert_coding(&client.try_head().unwrap(), Some(coding));
-        // Before the application goes on.
+        // Before the application continues.
         let begun = client.try_read_some().unwrap();
         assert!(!begun.is_empty() && !begun.starts_with(b"0\r\n"), "{coding}");
         gate.open();

@@ -1,4 +1,4 @@
-//! Content-Type that the operator sets in `headers`: one, whatever a reply is made of.
+//! Content-Type set by the operator in `headers`: exactly one, whatever the reply consists of.
 
 use skep_tests::app::{App, response};
 use skep_tests::origin::Origin;
@@ -8,25 +8,25 @@ use super::pools::pool_lines;
 
 const OWN: &str = "headers = { \"content-type\" = \"text/x-own\" }\n";
 
-/// Two ranges of what is long enough that they are not sent as one.
+/// Two ranges of an object that is long enough that they are not merged.
 const RANGES: &str = "bytes=0-1,1500-1501";
 
 fn get(skep: &Skep, path: &str, fields: &[(&str, &str)]) -> Response {
     skep.connect().request("GET", path, fields)
 }
 
-/// The only type of a reply.
+/// Returns the only type of a reply.
 fn type_of(reply: &Response) -> &str {
     let types: Vec<_> = reply.header_all("content-type").collect();
     let [one] = types[..] else { panic!("{}", reply.head_text()) };
     one
 }
 
-/// The reply to `path` is of the operator's type: the whole, and each of its parts.
+/// Asserts that the reply to `path` has the operator's type: as a whole, and each of its parts.
 fn assert_own(skep: &Skep, path: &str) {
     let whole = get(skep, path, &[]);
     assert_eq!((whole.status, type_of(&whole)), (200, "text/x-own"), "{path}");
-    // From memory, and not.
+    // From memory, and from elsewhere.
     for _ in 0..2 {
         let part = get(skep, path, &[("Range", "bytes=0-1")]);
         assert_eq!((part.status, type_of(&part)), (206, "text/x-own"), "{path}");

@@ -1,6 +1,6 @@
-//! Replies whose end is the end of the connection, as clients of HTTP/1.0 get those of
-//! unknown length: cut short by whatever, they end with a reset, never with a close
-//! that would pass off a part as the whole (RFC 9112 8).
+//! Replies that end with the connection, as those of unknown length to HTTP/1.0 clients do: if truncated for
+//! any reason, they end with a reset, never with an orderly close that would make a part look complete (RFC
+//! 9112, section 8).
 
 use std::io::ErrorKind;
 
@@ -12,13 +12,13 @@ use skep_tests::{ClientError, PATIENCE, RawClient, Site, Skep, poll_until};
 const CHUNK: &str = "5\r\nhello\r\n";
 const CUT: Result<(), ClientError> = Err(ClientError::Failed(ErrorKind::ConnectionReset));
 
-/// A body of unknown length: these bytes, then that.
+/// A body of unknown length: these bytes, then `then`.
 fn unknown(body: &[u8], then: Then) -> Answer {
     let head = "HTTP/1.1 200 OK\r\nCache-Control: no-store\r\nTransfer-Encoding: chunked\r\n\r\n";
     Answer { head: head.into(), body: body.to_vec(), then, ..Answer::default() }
 }
 
-/// What an old client has asked, up to the end of the head.
+/// Sends the request of an HTTP/1.0 client, and reads the head.
 fn ask(mut client: RawClient) -> RawClient {
     client.send("GET /a HTTP/1.0\r\nHost: test\r\n\r\n");
     let head = client.try_head().unwrap();
@@ -74,7 +74,7 @@ fn a_client_that_is_cut_off() {
     assert_eq!(ended, CUT);
 }
 
-/// Of a node that ends in the middle: killed, and after the time to drain.
+/// A node that ends in the middle: killed, or stopped after its drain timeout.
 #[test]
 fn a_process_that_ends() {
     let ends: [fn(Skep); 2] = [drop, |skep| {

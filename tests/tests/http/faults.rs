@@ -1,4 +1,4 @@
-//! Faults of the machine, of files and of clients: what users see of them.
+//! Faults of the machine, of files and of clients, as seen by users.
 
 use std::fs;
 use std::net::TcpListener;
@@ -21,8 +21,8 @@ fn site() -> Site {
     Site::new().with("a.txt", "aaa")
 }
 
-/// A file so large that neither the cache below nor the sockets' buffers hold it:
-/// a client that waits stops the server in the middle of it.
+/// Size of a file that exceeds the cache below and the socket buffers: a client that stops reading blocks the
+/// server in the middle of it.
 const LARGE: usize = 96 * MIB;
 
 fn site_with_large() -> (Site, Skep) {
@@ -31,7 +31,7 @@ fn site_with_large() -> (Site, Skep) {
     (site, skep)
 }
 
-/// A client that has seen the head of `/large` and no more.
+/// A client that has read the head of `/large` and no more.
 fn begin_large(skep: &Skep) -> RawClient {
     let mut client = skep.connect();
     client.ask("/large");
@@ -39,8 +39,8 @@ fn begin_large(skep: &Skep) -> RawClient {
     client
 }
 
-/// Descriptors of a server that has seen every sort of request once. What it
-/// keeps for itself may still vary by a few.
+/// Returns the number of descriptors of a server after one request of every kind. Its internal use may still
+/// vary by a few.
 fn warm_fds(skep: &Skep) -> usize {
     const FEW: usize = 8;
     for target in ["/a.txt", "/none", "/large"] {
@@ -50,7 +50,7 @@ fn warm_fds(skep: &Skep) -> usize {
     skep.open_fds() + FEW
 }
 
-/// Everything until the server closes or all has come.
+/// Reads everything until the server closes, or until the file is complete.
 fn rest_of_large(client: &mut RawClient) -> Vec<u8> {
     let mut received = Vec::new();
     while received.len() < LARGE {
@@ -64,7 +64,7 @@ fn rest_of_large(client: &mut RawClient) -> Vec<u8> {
     received
 }
 
-/// All of version 1, or a beginning of it and then the close.
+/// Asserts that this is version 1, possibly truncated.
 fn assert_one_version(received: &[u8]) {
     assert_same(received, &content::version(1, LARGE)[..received.len()]);
 }
@@ -80,8 +80,7 @@ fn a_port_in_use_is_named_with_what_to_do() {
     assert!(!finished.stdout.contains("serving") && !finished.stderr.contains("panicked"));
 }
 
-/// SO_REUSEPORT would let two servers share a port and each answer half of the
-/// requests.
+/// SO_REUSEPORT would allow two servers to share a port, each answering half of the requests.
 #[test]
 fn a_port_in_use_by_another_skep_is_refused_too() {
     let (one, two) = (site(), site());
@@ -105,7 +104,7 @@ fn a_root_that_is_missing_or_no_folder_is_named() {
     }
 }
 
-/// Permissions mean nothing to root; so the server runs as nobody then.
+/// Permissions do not restrict root; so the server runs as nobody in that case.
 fn as_nobody(arguments: &[&str]) -> Option<Command> {
     let mut command = Command::new(Skep::binary());
     command.args(arguments);
@@ -205,7 +204,7 @@ fn a_cached_file_cut_on_disk_is_never_mixed() {
     let skep = Skep::serve(site.root(), &["--cache-size", "64MiB"]);
     assert_same(&skep.connect().get("/f").body, &content::version(1, LEN));
     for version in 2..6 {
-        // Rewritten in place: for moments the file is short.
+        // Rewritten in place: the file is briefly too short.
         site.write("f", content::version(version, LEN));
         poll_until(PATIENCE, "the new version shows", || {
             let mut client = skep.connect();
@@ -245,7 +244,7 @@ fn clients_that_reset_do_no_harm() {
         for _ in 0..20 {
             let mut client = skep.connect();
             client.send(format!("GET {target} HTTP/1.1\r\nHost: test\r\n\r\n").repeat(20));
-            // Closing with a lingering time of zero sends a reset.
+            // Closing with a zero linger time sends a reset.
             let socket = socket2::SockRef::from(client.stream());
             socket.set_linger(Some(Duration::ZERO)).unwrap();
         }
@@ -258,14 +257,14 @@ fn clients_that_reset_do_no_harm() {
 fn at_the_descriptor_limit_all_workers_tell_everybody_at_once() {
     const CALLERS: usize = 8;
     const CALLS: usize = 60;
-    /// What is said later is said to nobody.
+    /// A later answer counts as none.
     const AT_ONCE: Duration = Duration::from_secs(2);
     let site = site();
     let skep = Skep::serve(site.root(), &["--threads", "4"]);
     skep.connect().get("/a.txt").assert_status(200);
     poll_until(PATIENCE, "no connection is open", || skep.connections() == 0);
     skep.limit_fds(skep.open_fds() as u64 + 20);
-    // None of those within ends, so no descriptor becomes free.
+    // The open connections do not end, so no descriptor becomes free.
     let held = Mutex::new(Vec::new());
     thread::scope(|scope| {
         for _ in 0..CALLERS {
@@ -277,7 +276,7 @@ fn at_the_descriptor_limit_all_workers_tell_everybody_at_once() {
                     match client.try_response() {
                         Ok(response) if response.status == 200 => held.lock().unwrap().push(client),
                         Ok(response) => assert_eq!(response.status, 503),
-                        // What it has sent may come too late for the words.
+                        // The refusal may be lost if it arrives after the connection was closed.
                         Err(ClientError::Failed(_) | ClientError::Closed(_)) => {}
                         Err(error) => panic!("neither served nor refused: {error}"),
                     }
@@ -296,7 +295,7 @@ fn at_the_descriptor_limit_it_refuses_and_recovers() {
     first.get("/a.txt").assert_status(200);
     skep.limit_fds(skep.open_fds() as u64 + 20);
     let mut crowd: Vec<_> = (0..100).map(|_| RawClient::connect(skep.address())).collect();
-    // Those within go on; a cached file needs no descriptor.
+    // Open connections continue; a cached file needs no descriptor.
     for _ in 0..50 {
         first.get("/a.txt").assert_status(200);
     }
@@ -304,7 +303,7 @@ fn at_the_descriptor_limit_it_refuses_and_recovers() {
         client.ask("/a.txt");
         client.set_timeout(Duration::from_millis(50));
     }
-    // Of the crowd each is answered, refused with 503, closed, or waits.
+    // Each client of the crowd is served, refused with 503, disconnected, or waits.
     let (mut served, mut waiting) = (0, crowd.iter_mut().collect::<Vec<_>>());
     poll_until(PATIENCE, "some are served", || {
         waiting.retain_mut(|client| {
@@ -330,9 +329,9 @@ fn at_the_descriptor_limit_it_refuses_and_recovers() {
     first.get("/a.txt").assert_status(200);
 }
 
-/// What a request costs must not grow with those who are slow: one look at each of them
-/// for a request would make it some ten times as dear. How near to 1 the ratio is,
-/// `ten_thousand_slow_heads_cost_the_others_nothing` measures.
+/// The cost of a request must not grow with the number of slow clients: checking each of them per request
+/// would make it about ten times as expensive. How close the ratio is to 1 is measured by
+/// `ten_thousand_slow_heads_cost_the_others_nothing`.
 #[test]
 fn ten_thousand_slow_heads_are_not_looked_at_for_each_request() {
     let Some(ratio) = rate_beside_slow_heads(105) else { return };
@@ -346,14 +345,12 @@ fn ten_thousand_slow_heads_cost_the_others_nothing() {
     assert!(ratio >= 0.95, "the others get {:.1} % of their rate", ratio * 100.0);
 }
 
-/// What is left of the rate of a server beside 10,000 clients that have sent most of a
-/// head, from 0 to 1; nothing on a machine that has no room for so many.
+/// Returns the rate of a server beside 10,000 clients that have sent most of a head, relative to its rate
+/// without them, from 0 to 1; `None` on a machine without room for so many.
 ///
-/// Two servers, one with the slow clients and one without, take turns of a few
-/// milliseconds. It is the processor time of a request that is compared, which bounds
-/// the rate; the clock would tell more about what else this machine does. That only
-/// ever adds to a cost, by cold caches: the servers are compared by the cost that a tenth
-/// of their turns stay below.
+/// Two servers, one with the slow clients and one without, alternate every few milliseconds. The processor
+/// time per request is compared, which bounds the rate; wall-clock time would mainly show the machine's other
+/// work. As that can only add to the cost, by cold caches, the 10th percentiles are compared.
 fn rate_beside_slow_heads(rounds: usize) -> Option<f64> {
     const SLOW: usize = 10_000;
     const REQUESTS: u64 = 100;
@@ -385,7 +382,7 @@ fn rate_beside_slow_heads(rounds: usize) -> Option<f64> {
     Some(ratio)
 }
 
-/// Clients that have sent most of a head and stop there.
+/// Clients that have sent most of a head and then stop.
 fn slow_heads(skep: &Skep, count: usize) -> Vec<RawClient> {
     let source = SourceAddress::new();
     let mut clients: Vec<_> = (0..count).map(|_| source.connect(skep.address())).collect();
@@ -409,7 +406,7 @@ fn ten_thousand_slow_heads_are_cut_off_in_time() {
         assert!(answer.is_empty() || answer.starts_with(b"HTTP/1.1 408 "));
     }
     drop(slow);
-    // All but the load's two.
+    // All except the load's two.
     poll_until(PATIENCE, "all are closed", || skep.connections() <= 2);
     load.stop().assert_clean();
 }

@@ -1,5 +1,5 @@
-//! Files over `skep serve`: what is found, how it is described, what stays
-//! hidden, and what happens when it changes.
+//! Files over `skep serve`: which are found, their metadata, what stays hidden, and what happens when they
+//! change.
 
 use std::path::Path;
 
@@ -39,7 +39,7 @@ fn head_is_get_without_the_body() {
     let skep = serve(&site);
     for target in ["/a.txt", "/large", "/none"] {
         let mut client = skep.connect();
-        // The cache has spoken its part after the first time.
+        // From the second request on, the Cache-Status field is the same.
         client.get(target);
         let got = client.get(target);
         let headed = client.request("HEAD", target, &[]);
@@ -72,7 +72,7 @@ fn a_folder_without_its_slash_is_a_redirect() {
     let response = get(&skep, "/sub?x=1");
     assert!(matches!(response.status, 301 | 308), "{}", response.head_text());
     assert!(response.header("location").unwrap().ends_with("/sub/?x=1"));
-    // `//evil.example/` as Location would send the client elsewhere.
+    // `//evil.example/` in Location would redirect the client to another host.
     let site = Site::new().with("evil.example/index.html", "x");
     let skep = serve(&site);
     let response = get(&skep, "//evil.example");
@@ -261,7 +261,7 @@ fn the_cache_says_what_it_did() {
     poll_until(PATIENCE, "a.txt is a hit", || {
         client.get("/a.txt").header("cache-status").unwrap().contains("; hit")
     });
-    // RFC 9211: a list of caches, the name first.
+    // RFC 9211: a list of caches, each beginning with its name.
     let hit = client.get("/a.txt");
     let status = hit.header("cache-status").unwrap();
     let (name, _) = status.split_once(';').unwrap();

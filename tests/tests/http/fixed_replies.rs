@@ -1,4 +1,4 @@
-//! Replies that the config defines: texts, small files, refusals, redirects.
+//! Replies defined by the config: texts, small files, refusals, redirects.
 
 use rustix::process::Signal;
 use skep_tests::{PATIENCE, Site, Skep, poll_until};
@@ -43,7 +43,7 @@ fn a_route_may_be_a_text_or_a_small_file() {
         reply.assert_header("retry-after", "120").assert_header("content-type", "text/html");
         assert_eq!(reply.header("cache-control"), None);
     }
-    // A body that came with the request is not in the way of the next one.
+    // A request's body does not interfere with the next request.
     client.send("POST /app/x HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello");
     client.response().assert_status(503);
     assert_eq!(client.get("/f").assert_status(200).text(), "f");
@@ -69,7 +69,7 @@ fn a_route_or_a_site_may_be_a_redirect() {
     for (method, target, status, location) in [
         ("GET", "/old/a%2Fb?q=1", 308, "https://new.example/app/a%2Fb?q=1"),
         ("POST", "/old/", 308, "https://new.example/app/"),
-        // Two slashes would lead to another host.
+        // Two slashes would redirect to another host.
         ("GET", "/old///evil.example/", 308, "https://new.example/app/evil.example/"),
         ("GET", "/old/%0D%0ASet-Cookie:x", 308, "https://new.example/app/%0D%0ASet-Cookie:x"),
         ("GET", "/x/y.asp?q=1", 302, "/gone.html"),

@@ -1,4 +1,4 @@
-//! Pools whose servers speak FastCGI or AJP: real php-fpm, real Tomcat, and servers that lie.
+//! Pools whose servers use FastCGI or AJP: real php-fpm, real Tomcat, and servers that lie.
 
 mod examples;
 mod liars;
@@ -9,7 +9,7 @@ mod tomcat;
 
 use skep_tests::{PATIENCE, Site, Skep, poll_until};
 
-/// What `skep pool list` says.
+/// Returns the output of `skep pool list`.
 fn pool_list(skep: &Skep) -> String {
     let finished = skep.command(&["pool", "list"]);
     assert_eq!(finished.code, Some(0), "{}", finished.stderr);
@@ -21,7 +21,7 @@ fn until_logged(skep: &Skep, words: &str) {
     poll_until(PATIENCE, &format!("{words:?} in the log"), || skep.stderr_text().contains(words));
 }
 
-/// Chunks of `body`, each of at most `bytes`, and the last.
+/// Encodes `body` in chunks of at most `bytes`, with the last chunk.
 fn in_chunks(body: &[u8], bytes: usize) -> Vec<u8> {
     let mut chunks = Vec::new();
     for chunk in body.chunks(bytes) {
@@ -33,12 +33,12 @@ fn in_chunks(body: &[u8], bytes: usize) -> Vec<u8> {
     chunks
 }
 
-/// Bytes that differ from place to place.
+/// Returns bytes that depend on their position.
 fn body_of(bytes: usize) -> Vec<u8> {
     (0..bytes).map(|at| (at % 251) as u8).collect()
 }
 
-/// CRC-32 of ISO-HDLC, as PHP's and Java's.
+/// CRC-32/ISO-HDLC, as in PHP and Java.
 fn crc32(bytes: &[u8]) -> u32 {
     let mut crc = u32::MAX;
     for byte in bytes {
@@ -50,14 +50,14 @@ fn crc32(bytes: &[u8]) -> u32 {
     !crc
 }
 
-/// Lines of a config whose site is a pool, with a cache that orders queries.
+/// Adds a cache that sorts and filters queries to config lines of a site with a pool.
 fn cached(lines: &str) -> String {
     let cache = "[site.cache]\nenabled = true\nfresh_ms = 60000\nquery_sorted = true\n\
                  query_ignored = \"utm_*\"\n[[pool]]";
     lines.replacen("[[pool]]", cache, 1)
 }
 
-/// A page that tells its query is stored under the query that the application saw.
+/// Asserts that a page which contains its query is stored under the query that the application received.
 fn assert_is_cached(skep: &Skep, page: &str, query_line: &str) {
     let mut client = skep.connect();
     let first = client.get(&format!("{page}?utm_source=x&do=told&a=1"));
@@ -70,7 +70,7 @@ fn assert_is_cached(skep: &Skep, page: &str, query_line: &str) {
     assert_eq!(hit.text(), told);
 }
 
-/// A node whose site has `lines` sends the file that `asked` with `field` and `path` names.
+/// Asserts that a node whose site has `lines` sends the file that `asked` names with `field` and `path`.
 fn assert_sends_named_files(lines: &str, asked: &str) {
     let files = Site::new().with("a b.pdf", b"the file");
     let root = files.root().display();

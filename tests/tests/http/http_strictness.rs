@@ -1,16 +1,15 @@
-//! What the HTTP engine refuses, and what it must accept: raw bytes, by RFC
-//! section or CVE. Rules: RFC 9112, where it leaves a choice the strict one.
+//! What the HTTP engine refuses, and what it must accept: raw bytes, by RFC section or CVE. Rules are those
+//! of RFC 9112; where it allows a choice, the strict one.
 //!
-//! Each refused case goes out whole, byte by byte and in halves, and a request
-//! for a canary follows it on the same connection: an answer to that would be
-//! request smuggling.
+//! Each refused case is sent as a whole, byte by byte and in halves, followed by a canary request on the same
+//! connection: an answer to that would be request smuggling.
 
 use skep_tests::{RawClient, Response, Site, Skep};
 
 const CANARY: &str = "the canary was asked for";
 const TAIL: &[u8] = b"GET /canary.txt HTTP/1.1\r\nHost: test\r\n\r\n";
 
-/// Rule, bytes of a request, statuses that are right.
+/// Rule, bytes of a request, correct statuses.
 type Case = (&'static str, &'static [u8], &'static [u16]);
 
 fn server() -> (Site, Skep) {
@@ -19,7 +18,7 @@ fn server() -> (Site, Skep) {
     (site, skep)
 }
 
-/// Ways to cut a request into writes.
+/// Ways to split a request into writes.
 fn deliveries(bytes: &[u8]) -> [Vec<&[u8]>; 3] {
     let (head, tail) = bytes.split_at(bytes.len() / 2);
     [vec![bytes], bytes.chunks(1).collect(), vec![head, tail]]
@@ -46,8 +45,7 @@ fn assert_refused(cases: &[Case]) {
     skep.connect().get("/a.txt").assert_status(200);
 }
 
-/// Sends bytes after which the connection may go on or not, and gives all that
-/// came back.
+/// Sends bytes after which the connection may or may not continue, and returns all received bytes.
 fn answer_to(skep: &Skep, pieces: Vec<&[u8]>) -> String {
     let mut client = skep.connect();
     client.send_pieces(pieces);
@@ -128,7 +126,7 @@ fn targets() {
     ]);
 }
 
-/// The framing of these is beyond doubt, so the connection may go on.
+/// Their framing is unambiguous, so the connection may continue.
 #[test]
 fn paths_that_could_be_read_in_two_ways() {
     let cases = [
@@ -263,9 +261,8 @@ fn lengths_and_codings() {
     ]);
 }
 
-/// The server may answer before it reads the body (nobody wants one here), or
-/// after. What may not happen: that a broken body ends somewhere and something
-/// behind it counts as a request.
+/// The server may answer before it reads the body (which nothing here needs), or after. A broken body must
+/// not be considered complete, with the bytes after it parsed as a request.
 #[test]
 fn broken_bodies_end_the_connection() {
     let cases: &[(&str, &[u8])] = &[
@@ -404,7 +401,7 @@ fn what_the_rfc_wants_accepted() {
     }
 }
 
-/// Date apart, which the seconds may change.
+/// Returns the response without Date, which may change.
 fn without_date(response: &Response) -> String {
     let text = String::from_utf8_lossy(&response.raw).into_owned();
     text.lines().filter(|line| !line.to_ascii_lowercase().starts_with("date:")).collect()
@@ -417,7 +414,7 @@ fn pipelined_requests_are_answered_in_order_however_they_are_cut() {
         HEAD /b.txt HTTP/1.1\r\nHost: test\r\n\r\n\
         GET /none HTTP/1.1\r\nHost: test\r\n\r\n\
         GET /b.txt HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n";
-    // What the cache says changes after the first request.
+    // The Cache-Status field changes after the first request.
     let ask = |pieces: [&[u8]; 2]| {
         let mut client = skep.connect();
         client.send_pieces(pieces);
@@ -513,7 +510,7 @@ fn an_expectation_gets_a_final_answer_without_the_body() {
     if response.says_close() {
         return client.assert_closed();
     }
-    // RFC 9110 10.1.1: then the next five bytes are the body, whatever they say.
+    // RFC 9110, section 10.1.1: then the next five bytes are the body, whatever they are.
     client.send("GET /GET /b.txt HTTP/1.1\r\nHost: test\r\n\r\n");
     assert_eq!(client.response().assert_status(200).text(), "bb");
 }

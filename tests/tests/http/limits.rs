@@ -1,5 +1,4 @@
-//! Limits of size, number and time: over them a clear refusal, and the server
-//! goes on.
+//! Limits of size, number and time: beyond them a clear refusal, and the server continues.
 
 use std::time::{Duration, Instant};
 
@@ -90,7 +89,7 @@ fn a_head_that_takes_too_long_is_408() {
     client.assert_closed();
 }
 
-/// The time counts from the first byte: more bytes buy no more of it.
+/// The timeout starts with the first byte: further bytes do not extend it.
 #[test]
 fn a_head_that_drips_is_cut_off_too() {
     let site = site();
@@ -108,7 +107,7 @@ fn a_head_that_drips_is_cut_off_too() {
     });
 }
 
-/// The time is that of a head, not of a run of reads that all end inside of one.
+/// The timeout applies to a head, not to a sequence of reads that all end within one.
 #[test]
 fn a_pipelining_client_may_go_on_for_ever() {
     const HEAD_MS: u64 = 4_000;
@@ -124,7 +123,7 @@ fn a_pipelining_client_may_go_on_for_ever() {
         client.send(format!("{second}{first}"));
         client.response().assert_status(200);
     }
-    // And the head that stays unfinished has its time like any other.
+    // The head that stays unfinished has a timeout like any other.
     client.response().assert_status(408);
     client.assert_closed();
 }
@@ -175,7 +174,7 @@ fn a_client_that_stops_reading_is_cut_off() {
     client.ask("/large");
     client.try_head().unwrap().assert_status(200);
     poll_until(PATIENCE, "the server closes the connection", || skep.connections() == 0);
-    // What was sent is right; the rest is missing, and that can be seen.
+    // The sent bytes are correct; the rest is missing, detectably.
     let received = client.read_to_close();
     assert!(received.len() < 64 * MIB);
     assert_same(&received, &content::version(1, received.len()));
@@ -191,7 +190,7 @@ fn a_slow_reader_gets_all_of_it() {
     client.try_head().unwrap();
     let mut received = Vec::new();
     while received.len() < SIZE {
-        // The pauses are the client's, not a wait for anything.
+        // The pauses are the client's, not a wait for a condition.
         std::thread::sleep(Duration::from_millis(1));
         let piece = client.try_read_some().unwrap();
         assert!(!piece.is_empty(), "closed after {} bytes", received.len());
@@ -294,7 +293,7 @@ fn ten_thousand_idle_connections_cost_8_kib_each_at_most() {
     const CLIENTS: usize = 10_000;
     let Some(_crowd) = Crowd::of(CLIENTS as u64) else { return };
     let site = site();
-    // For the first request, too, until all are connected.
+    // Also for the first request, until all are connected.
     let settings = "[limits]\nconnections_per_address_max = 20000\n\
                     [timeouts]\nidle_ms = \"10m\"\nhead_ms = \"10m\"";
     let skep = Skep::node(site.root(), settings);

@@ -1,4 +1,4 @@
-//! What one node and its origins answer, and the command line: `cargo test -p skep-tests --test http`.
+//! The answers of one node and its origins, and the command line: `cargo test -p skep-tests --test http`.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod bench;

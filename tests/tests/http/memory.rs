@@ -1,5 +1,5 @@
-//! Memory of a node: whatever clients ask for, it stays within what its page
-//! promises (`docs/operate/memory.md`).
+//! Memory of a node: whatever clients request, it stays within the documented limits
+//! (`docs/operate/memory.md`).
 
 use std::io::Read;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,10 +15,10 @@ use socket2::SockRef;
 
 const MIB: u64 = 1024 * 1024;
 
-/// What a node may take beside `cache.size_bytes_max`, in bytes, without large replies.
+/// Memory of a node in addition to `cache.size_bytes_max`, in bytes, without large replies.
 const FIXED: u64 = 64 * MIB;
 
-/// A query of nearly as many bytes as a target may have.
+/// A query that makes the target nearly as long as allowed.
 fn long_query(number: u64) -> String {
     format!("/q?{number}&{}", "x".repeat(7_900))
 }
@@ -27,13 +27,13 @@ fn tiny_url(number: u64) -> String {
     format!("/{number}")
 }
 
-/// A node with a memory of so many MiB.
+/// Starts a node with a cache of `size_mib` MiB.
 fn node(origin: &TinyOrigin, size_mib: u64) -> Skep {
     Skep::node_of(&format!("{}[cache]\nsize_bytes_max = \"{size_mib}MiB\"\n", origin.line()))
 }
 
-/// So many of each kind, at a node with a memory of `size_mib` MiB; what it took at
-/// most, looked at after each tenth.
+/// Requests these numbers of each kind at a node with a cache of `size_mib` MiB; returns the maximum memory,
+/// measured after each tenth.
 fn flood(size_mib: u64, tiny_urls: u64, long_queries: u64) -> u64 {
     let origin = TinyOrigin::new();
     let skep = node(&origin, size_mib);
@@ -49,7 +49,7 @@ fn flood(size_mib: u64, tiny_urls: u64, long_queries: u64) -> u64 {
     println!("FIGURE {size_mib} MiB for the cache; at first {} MiB in all", at_first / MIB);
     run(tiny_urls, tiny_url);
     run(long_queries, long_query);
-    // The other way round: what left must not have left its tables behind.
+    // In reverse order: evicted entries must not have left their tables.
     run(tiny_urls / 4, |number| format!("/again/{number}"));
     most
 }
@@ -81,8 +81,8 @@ fn there_are_no_more_segments_than_entries_whatever_their_size() {
     assert!(evicted >= 2 * ENTRIES_MAX, "{evicted} evicted");
 }
 
-/// `cargo build --release -p skep && cargo test --release -p skep-tests --test http -- \
-/// --ignored --nocapture memory::ten_million`; half an hour.
+/// `cargo build --release -p skep && cargo test --release -p skep-tests --test http -- --ignored --nocapture
+/// memory::ten_million`; takes half an hour.
 #[test]
 #[ignore = "takes half an hour"]
 fn ten_million_tiny_urls_and_a_million_long_queries_stay_within_the_cache() {
@@ -90,15 +90,15 @@ fn ten_million_tiny_urls_and_a_million_long_queries_stay_within_the_cache() {
     assert!(most <= 64 * MIB + FIXED, "{} MiB", most / MIB);
 }
 
-/// An object of an origin: one segment that has memory of its own, all of it in large folios.
+/// Size of an object of an origin: one segment with its own memory, entirely in large folios.
 const LARGE: usize = 4 * MIB as usize;
 
-/// What a connection may keep in the kernel, in bytes: 128 KiB unsent, 128 KiB that a client on the same
+/// Bytes that a connection may occupy in the kernel: 128 KiB unsent, 128 KiB that a client on the same
 /// machine has not read, and the folios of 64 KiB around both.
 const QUEUED: u64 = (128 + 128 + 2 * 64) * 1024;
 
-/// What the page promises beside the cache: segments that replies and fills hold, the
-/// process itself, and 64 KiB for each reply.
+/// The documented limit in addition to the cache: segments held by replies and fills, the process itself, and
+/// 64 KiB per reply.
 fn bound(size_mib: u64, replies: u64) -> u64 {
     (size_mib + 64) * MIB + FIXED + replies * 64 * 1024
 }
@@ -109,7 +109,7 @@ fn slow_readers_hold_no_memory_and_keep_nobody_from_the_cache() {
     let group = MemoryGroup::new();
     let body = content::version(1, LARGE);
     let origin = Origin::of(body.clone(), "\"v\"", FRESH);
-    // They stand still for as long as a busy machine takes for the rest of this.
+    // They stall for as long as a busy machine takes for the rest of this test.
     let patient = "[timeouts]\nwrite_stall_ms = \"10m\"\n";
     let skep = origin.node(&format!("[cache]\nsize_bytes_max = \"64MiB\"\n{patient}"));
     if let Some(group) = &group {
@@ -125,11 +125,11 @@ fn slow_readers_hold_no_memory_and_keep_nobody_from_the_cache() {
     let mut readers: Vec<_> = readers.collect();
     let most = bound(64, READERS);
     poll_until(PATIENCE, "what slow readers were sent is let go", || skep.memory_bytes() <= most);
-    // With what sockets keep of memory that has left all of its measures.
+    // Including memory that sockets keep and that no other statistic counts.
     let costs = group.as_ref().map_or(0, MemoryGroup::bytes);
     let queued = READERS * QUEUED;
     assert!(costs <= most + queued, "{} of {} MiB", costs / MIB, (most + queued) / MIB);
-    // All of them stand still: others' misses are kept, and hit.
+    // All of them are stalled: misses of other clients are stored, and hit.
     let mut other = SourceAddress::new().connect(skep.address());
     for target in ["/other/1", "/other/2"] {
         for word in ["skep; fwd=uri-miss; stored", "skep; hit"] {
@@ -139,7 +139,7 @@ fn slow_readers_hold_no_memory_and_keep_nobody_from_the_cache() {
         }
     }
     poll_until(PATIENCE, "others' replies are let go", || skep.memory_bytes() <= most);
-    // And the slow ones get what they were promised, whatever left memory meanwhile.
+    // The slow readers get the correct bytes, whatever was evicted meanwhile.
     for reader in readers.iter_mut().step_by(25) {
         let mut read = Vec::new();
         while read.len() < LARGE {
@@ -151,15 +151,15 @@ fn slow_readers_hold_no_memory_and_keep_nobody_from_the_cache() {
     }
 }
 
-/// `cargo build --release -p skep && cargo test --release -p skep-tests --test http -- \
-/// --ignored --nocapture memory::four_thousand`; seven minutes.
+/// `cargo build --release -p skep && cargo test --release -p skep-tests --test http -- --ignored --nocapture
+/// memory::four_thousand`; takes seven minutes.
 #[test]
 #[ignore = "takes seven minutes, and is about rates"]
 fn four_thousand_slow_readers_of_a_hundred_addresses_leave_others_their_rate() {
     const READERS: usize = 4_000;
-    /// Pairs of windows, with and without them: what else the machine does changes meanwhile.
+    /// Pairs of windows, with and without slow readers, as the machine's other load changes meanwhile.
     const ROUNDS: usize = 7;
-    /// What the node keeps for each in its socket, and what each reads in a second: bytes.
+    /// Bytes that the node keeps for each in its socket, and bytes that each reads per second.
     const UNSENT: u64 = 128 * 1024;
     const READ_BYTES_S: u64 = 4 * 1024;
     let Some(_crowd) = Crowd::of(2 * READERS as u64) else { return };
@@ -189,7 +189,7 @@ fn four_thousand_slow_readers_of_a_hundred_addresses_leave_others_their_rate() {
                 most = skep.memory_bytes().max(most);
                 begun.load(Ordering::Relaxed) == READERS
             });
-            // Until they have read what was sent at first, and are sent more.
+            // Until they have read the bytes sent first, and are sent more.
             for _ in 0..UNSENT / READ_BYTES_S {
                 std::thread::sleep(Duration::from_secs(1));
                 most = skep.memory_bytes().max(most);
@@ -216,11 +216,11 @@ fn four_thousand_slow_readers_of_a_hundred_addresses_leave_others_their_rate() {
     assert!(most <= bound(64, READERS as u64));
 }
 
-/// What others hit.
+/// The object that other clients hit.
 const HOT: [u8; 1024] = [b'h'; 1024];
 
-/// Hits per second of sixteen connections of `others`: so many that all workers have some,
-/// in each window as many as in the others.
+/// Returns the hits per second of sixteen connections of `others`: enough that all workers have some, equally
+/// many in each window.
 fn hits(skep: &Skep, others: &SourceAddress, what: &str) -> f64 {
     let load = Load::on(skep.address()).get("/hot", HOT).from(others.clone());
     let (cpu, report) = (skep.cpu_time(), load.threads(16).run(250_000));
@@ -231,14 +231,14 @@ fn hits(skep: &Skep, others: &SourceAddress, what: &str) -> f64 {
     rate
 }
 
-/// Reads 8 KiB of each every two seconds, and counts those that have read something.
+/// Reads 8 KiB from each every two seconds, and counts those that have received data.
 fn read_slowly(readers: &[RawClient], begun: &AtomicUsize, end: &End) {
     let mut buffer = [0; 8 * 1024];
     let mut has_begun = vec![false; readers.len()];
     while !end.has_come() {
         let round = Instant::now();
         for (number, reader) in readers.iter().enumerate() {
-            // Nothing there is as good as little.
+            // Receiving nothing is as good as little.
             has_begun[number] |= reader.stream().read(&mut buffer).is_ok_and(|read| read > 0);
             if number % 100 == 99 {
                 std::thread::sleep(Duration::from_millis(40));

@@ -1,4 +1,4 @@
-//! Files that an application names in place of a body: X-Accel-Redirect and X-Sendfile.
+//! Files that an application names instead of sending a body: X-Accel-Redirect and X-Sendfile.
 
 use std::sync::mpsc::{Receiver, sync_channel};
 
@@ -7,8 +7,8 @@ use skep_tests::{FreePort, PATIENCE, RawClient, Response, Site, Skep, poll_until
 
 use super::pools::pool_lines;
 
-/// An application that answers as requests say: `X-Answer` are fields, separated by `|`, `X-Status` and
-/// `X-Body` what they are named after.
+/// An application that answers as its requests specify: `X-Answer` contains fields separated by `|`,
+/// `X-Status` the status, and `X-Body` the body.
 fn app() -> (App, Receiver<AppRequest>) {
     let (tell, told) = sync_channel(256);
     let app = App::answering(move |asked| {
@@ -35,7 +35,7 @@ struct Rig {
 const PDF: &[u8] = b"0123456789abcdefghij";
 
 impl Rig {
-    /// A node whose site is a pool that may name what is below `files` as `/protected`.
+    /// Starts a node with a pool that may name files below `files` as `/protected`.
     fn new(of_site: &str) -> Self {
         Self::with(of_site, "")
     }
@@ -63,7 +63,7 @@ impl Rig {
         text.lines().find_map(|it| it.strip_prefix(&line)).expect(&line).parse().unwrap()
     }
 
-    /// The reply to a GET, with `fields`, that the application answers with `answer`.
+    /// Returns the reply to a GET with `fields`, which the application answers with `answer`.
     fn get(&self, fields: &[(&str, &str)], answer: &str) -> Response {
         ask(&mut self.skep.connect(), "GET", fields, answer)
     }
@@ -80,7 +80,7 @@ fn ask(client: &mut RawClient, method: &str, fields: &[(&str, &str)], answer: &s
     client.try_response_to(method).unwrap()
 }
 
-/// A client never learns where files are.
+/// Asserts that the client does not learn where files are.
 fn assert_names_nothing(reply: &Response) {
     for gone in ["x-accel-redirect", "x-sendfile", "x-accel-limit-rate"] {
         assert_eq!(reply.header(gone), None, "{gone} in {}", reply.head_text());
@@ -115,7 +115,7 @@ fn a_file_is_sent_in_place_of_the_body() {
             assert_eq!(reply.header_all(name).collect::<Vec<_>>(), [value], "{name}");
         }
         assert_eq!(reply.header_all("set-cookie").collect::<Vec<_>>(), ["a=1", "b=2"]);
-        // The file's, and not the application's.
+        // The file's, not the application's.
         for name in ["etag", "last-modified"] {
             let values: Vec<_> = reply.header_all(name).collect();
             assert!(values.len() == 1 && !values[0].contains("own") && !values[0].contains("2001"));
@@ -123,14 +123,14 @@ fn a_file_is_sent_in_place_of_the_body() {
         assert_eq!(reply.header("x-hop"), None);
         assert_names_nothing(&reply);
     }
-    // What the application does not say, the file does; nothing is shared without a word.
+    // Fields that the application omits are the file's; a shared cache stores nothing without permission.
     let plain = rig.get(&[], "X-Accel-Redirect: /protected/b%20c/d.txt");
     assert_eq!((plain.status, plain.text().as_str()), (200, "text"));
     plain.assert_header("content-type", "text/plain; charset=utf-8");
     plain.assert_header("cache-control", "private");
     let expires = rig.get(&[], &format!("{}|Expires: 0", rig.sendfile("in")));
     assert_eq!((expires.header("cache-control"), &*expires.body), (None, PDF));
-    // The client may have the last byte before it is counted.
+    // The client may receive the last byte before it is counted.
     poll_until(PATIENCE, "all are counted", || rig.counted("sent") == 4);
 }
 
@@ -151,7 +151,7 @@ fn conditions_ranges_and_methods_are_answered_by_the_file() {
     let unchanged = rig.get(&[("If-None-Match", &tag)], named);
     assert_eq!((unchanged.status, unchanged.body.len()), (304, 0));
     unchanged.assert_header("etag", &tag).assert_header("set-cookie", "a=1");
-    // An application that treats ranges itself, and does not send the part.
+    // An application that handles ranges itself, and does not send the part.
     let own = rig.get(
         &[("Range", "bytes=2-5"), ("X-Status", "206")],
         &format!("{named}|Content-Range: bytes 0-9/99"),
@@ -161,7 +161,7 @@ fn conditions_ranges_and_methods_are_answered_by_the_file() {
     let mut client = rig.skep.connect();
     let head = ask(&mut client, "HEAD", &[], named);
     assert_eq!((head.status, head.header("content-length")), (200, Some("20")));
-    // A POST has done what it is for: its conditions were the application's.
+    // A POST has taken effect: its conditions were the application's to check.
     client.send(format!(
         "POST /x HTTP/1.1\r\nHost: a\r\nX-Answer: {named}\r\nIf-None-Match: {tag}\r\n\
          Range: bytes=2-5\r\nContent-Length: 4\r\n\r\nbody"
@@ -196,7 +196,7 @@ fn what_the_client_gets_in_place_of_the_file_has_the_fields_of_the_application_a
             ("x-site", Some("1")),
             ("content-security-policy", Some("none")),
             ("cache-status", Some("skep; fwd=bypass")),
-            // For nobody else, whatever holds for the file; and no field of the file.
+            // Not storable, whatever holds for the file; and no field of the file.
             ("cache-control", Some("no-store")),
             ("content-type", Some("text/plain; charset=utf-8")),
             ("content-disposition", None),
@@ -227,7 +227,7 @@ fn what_is_not_in_the_folder_is_not_sent() {
         ("X-Accel-Redirect: /protected/", 404, ""),
         ("X-Accel-Redirect: /protected/b%20c", 404, ""),
         ("X-Accel-Redirect: /protected/.hidden", 404, ""),
-        // Symbolic links must stay beneath the folder.
+        // Symbolic links must stay below the folder.
         ("X-Accel-Redirect: /protected/out", 403, ""),
     ] {
         let reply = rig.get(&[], &format!("{answer}|Set-Cookie: a=1"));
@@ -236,7 +236,7 @@ fn what_is_not_in_the_folder_is_not_sent() {
         let all = format!("{}{}", reply.head_text(), reply.text());
         let root = rig.files.root().display().to_string();
         assert!(!all.contains(&root) && !all.contains("hostname"), "{answer}: {all}");
-        // One line a second at most: the first says why.
+        // At most one line per second: the first contains the reason.
         if answer == "X-Accel-Redirect: /other/a.pdf" {
             let line = "pool app: the application names the file \"/other/a.pdf\": ";
             poll_until(PATIENCE, line, || {
@@ -246,7 +246,7 @@ fn what_is_not_in_the_folder_is_not_sent() {
     }
     assert_eq!((rig.counted("refused"), rig.counted("missing")), (9, 5));
     assert_eq!(rig.counted("sent"), 0);
-    // The server is not to blame.
+    // The server is not blamed.
     assert_eq!(rig.get(&[], "X-Accel-Redirect: /protected/a.pdf").status, 200);
 }
 
@@ -262,7 +262,7 @@ fn only_a_success_names_a_file_and_only_an_application() {
         assert_names_nothing(&reply);
     }
     while rig.told.try_recv().is_ok() {}
-    // A client that maps files as a proxy would (CVE-2025-61780).
+    // A client that sets mappings as a proxy would (CVE-2025-61780).
     let maps = [
         ("X-Sendfile-Type", "X-Accel-Redirect"),
         ("X-Accel-Mapping", "/=/protected/"),
@@ -320,7 +320,7 @@ fn a_cache_keeps_no_response_that_names_a_file() {
     assert!(told.try_recv().is_err(), "it was asked once");
 }
 
-/// One that says 200 with `fields` to all requests.
+/// An application that answers all requests with 200 and `fields`.
 fn app_that_says(fields: &'static str) -> (App, Receiver<()>) {
     let (tell, told) = sync_channel(64);
     let app = App::answering(move |_| {
@@ -335,7 +335,7 @@ fn a_page_that_becomes_a_file_is_refreshed_away() {
     let calls = std::sync::atomic::AtomicUsize::new(0);
     let app = App::answering(move |_| {
         match calls.fetch_add(1, std::sync::atomic::Ordering::SeqCst) {
-            // Stale at once, and refreshed behind the next reply.
+            // Stale at once, and revalidated in the background after the next reply.
             0 => response(200, "Cache-Control: max-age=0, stale-while-revalidate=60\r\n", "page"),
             _ => response(200, "X-Accel-Redirect: /a.pdf\r\nCache-Control: max-age=60\r\n", ""),
         }
@@ -358,7 +358,7 @@ fn a_page_that_becomes_a_file_is_refreshed_away() {
 
 #[test]
 fn what_an_application_says_beside_the_file_is_ignored() {
-    // A body without an end, and one that is broken off.
+    // A body without an end, and a truncated one.
     let app = App::start(|conn: &mut AppConn| {
         while let Some(asked) = conn.request() {
             let framing = match asked.line() {
@@ -387,13 +387,13 @@ fn what_an_application_says_beside_the_file_is_ignored() {
         let reply = skep.connect().get(path);
         assert_eq!((reply.status, &*reply.body), (200, PDF), "{path}");
     }
-    // Not the time for a head, of a minute.
+    // Well below the timeout of a head, which is a minute.
     assert!(began.elapsed().as_secs() < 30);
 }
 
 #[test]
 fn a_file_is_sent_as_soon_as_it_is_named() {
-    // The rest of the response comes when the client has the file, and before another request.
+    // The rest of the response arrives after the client has the file, and before another request.
     let (release, released) = sync_channel::<()>(0);
     let released = std::sync::Mutex::new(released);
     let (tell, told) = sync_channel(16);
@@ -428,13 +428,13 @@ fn a_file_is_sent_as_soon_as_it_is_named() {
         release.send(()).unwrap();
         told.recv_timeout(PATIENCE).unwrap();
     }
-    // One that goes on working is not waited for: neither by the client, nor for long by the node.
+    // An application that continues to work is not waited for by the client, nor for long by the node.
     for path in ["/hold", "/events/hold"] {
         let reply = client.get(path);
         assert_eq!((reply.status, &*reply.body), (200, PDF), "{path}");
         told.recv_timeout(PATIENCE).expect("its connection is closed");
     }
-    // It counts at its server until then, and is no failure of it.
+    // It occupies its server until then, and does not count as a failure.
     let page = RawClient::connect(metrics.address()).get("/metrics").text();
     let failures = page.lines().filter(|it| it.starts_with("skep_pool_server_failures_total"));
     assert!(

@@ -1,6 +1,5 @@
-//! Origins that fail behind a cluster: clients of all nodes get bytes of one
-//! version or none, nobody waits for ever, and when the origin is well again all
-//! is right.
+//! Origins that fail behind a cluster: clients of all nodes receive bytes of one version or none, nobody
+//! waits for ever, and once the origin works again all replies are correct.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -14,14 +13,14 @@ use skep_tests::{ClientError, Crowd, PATIENCE, RawClient, Site, SourceAddress, p
 
 const NODES: [&str; 3] = ["node-1", "node-2", "node-3"];
 
-/// A segment, and a part of one.
+/// One full segment and a partial one.
 const LEN: usize = SEGMENT + SEGMENT / 2 + 5_000;
 
-/// Origins are given up soon, but later than a busy machine keeps back what they say: what is
-/// wrong with it must not count as late.
+/// Timeouts of origins: short, but longer than a busy machine delays their answers, so that other faults do
+/// not count as timeouts.
 const SOON: &str = "[site.fetch]\nstall_timeout_ms = \"2s\"\nresponse_timeout_ms = \"2s\"\n";
 
-/// They are given up later than a busy machine keeps a test's origin silent.
+/// A timeout longer than a busy machine delays a test's origin.
 const STALL: &str = "[site.fetch]\nstall_timeout_ms = \"2s\"\n";
 
 /// Both versions that an object may have, with their tags.
@@ -41,7 +40,7 @@ impl Versions {
     }
 }
 
-/// What a client has seen of an object: a status, and the body with its tag.
+/// What a client has received of an object: a status, and the body with its tag.
 struct Seen {
     status: u16,
     tag: String,
@@ -60,11 +59,10 @@ impl Seen {
         Self { status, tag, body: client.read_to_close() }
     }
 
-    /// Whether it is all of an object; if it is a part, it must be one of one
-    /// version.
+    /// Whether it is a complete object; a part must belong to one version.
     fn is_whole(&self, versions: &Versions, what: &str) -> bool {
         if self.status != 200 {
-            // Closed before a head, or said what is the matter.
+            // Closed before a head, or an error status.
             assert!(matches!(self.status, 0 | 302 | 500..600), "{what}: {}", self.status);
             return false;
         }
@@ -76,17 +74,17 @@ impl Seen {
     }
 }
 
-/// What an origin does to the n-th ask for an object that it is not well with.
+/// What an origin does with the n-th request for an object, when it fails.
 type Fault = fn(&Versions, usize, &Asked) -> Answer;
 
-/// Right for the first segment.
+/// Correct for the first segment; `fault` applies to later ones.
 fn later(versions: &Versions, asked: &Asked, fault: impl Fn(Answer) -> Answer) -> Answer {
     let answer = versions.answer(0, asked);
     let starts_late = asked.range(LEN).is_some_and(|range| range.start >= SEGMENT);
     if starts_late { fault(answer) } else { answer }
 }
 
-/// An answer of a body with a changed line in its head.
+/// Replaces a line in the head of an answer with a body.
 fn with_line(mut answer: Answer, from: &str, to: &str) -> Answer {
     assert!(answer.head.contains(from), "{}", answer.head);
     answer.head = answer.head.replace(from, to);
@@ -185,7 +183,7 @@ fn whatever_an_origin_does_clients_of_all_nodes_get_one_version_or_none() {
             for node in NODES {
                 let (cluster, versions) = (&cluster, &versions);
                 scope.spawn(move || {
-                    // What was kept in the first version is still fresh.
+                    // Objects stored in the first version are still fresh.
                     poll_until(PATIENCE, &format!("{path} is well at {node}"), || {
                         Seen::at(cluster, node, path).is_whole(versions, path)
                     });
@@ -198,10 +196,10 @@ fn whatever_an_origin_does_clients_of_all_nodes_get_one_version_or_none() {
 #[test]
 fn an_origin_that_breaks_off_is_asked_for_the_rest_and_clients_notice_nothing() {
     let versions = Versions::new();
-    // Nothing hangs on a timeout but what is to hang: each byte is asked for once.
+    // Only the case of a hanging origin depends on a timeout: each byte is requested once.
     for (then, fetch) in [(Then::Close, ""), (Then::Hang, STALL)] {
         let bytes = versions.bytes[0].clone();
-        // The first answer for each segment breaks off.
+        // The first answer for each segment is truncated.
         let origin = Origin::start(move |asked| {
             let answer = Answer::of(asked, &bytes, TAGS[0], FRESH);
             let is_first = asked.range(LEN).is_some_and(|range| range.start % SEGMENT == 0);

@@ -1,10 +1,10 @@
-//! What origins are asked for, and what is kept of it under which name: the
-//! client's target and no other (RFC 3986 6.2.2).
+//! The targets that origins receive, and the names under which responses are stored: the client's target and
+//! no other (RFC 3986, section 6.2.2).
 
 use skep_tests::origin::{Answer, FRESH, Origin};
 use skep_tests::{Site, Skep};
 
-/// One that answers with the target it was asked for.
+/// An origin that answers with the target it received.
 fn echo() -> Origin {
     Origin::start(|asked| Answer::of(asked, asked.target.as_bytes(), "\"v\"", FRESH))
 }
@@ -131,7 +131,7 @@ fn a_purge_hits_what_is_kept_under_the_target_in_all_its_spellings() {
         assert_eq!(done.code, Some(0), "{done:?}");
         assert_ne!(client.get(kept).text(), before, "{purged} did not hit {kept}");
     }
-    // What is another path stays: an encoded slash separates nothing.
+    // A different path stays different: an encoded slash is no separator.
     let before = client.get("/n%2Fo").text();
     assert_eq!(skep.command(&["purge", "/n/o", "/n/*"]).code, Some(0));
     assert_eq!(client.get("/n%2Fo").text(), before);
@@ -159,7 +159,7 @@ fn what_moved_is_found_in_any_spelling_and_sent_on_as_it_came() {
             ("/one%20a+b", "/two"),
             ("/one%20a%2Bb", "/two"),
             ("/out/a%3Fb", "https://other.example/a%3Fb"),
-            // Not to another server, whatever comes behind.
+            // Not to another server, whatever follows.
             ("/up/evil.example/", "/evil.example/"),
             ("/up//evil.example/", "/evil.example/"),
         ] {

@@ -1,4 +1,4 @@
-//! What origins say of keeping their answers, and what follows.
+//! Origins' cache directives, and their effect.
 
 use std::time::SystemTime;
 
@@ -100,7 +100,7 @@ fn an_object_of_an_impossible_size_is_passed_by() {
     }
 }
 
-/// An origin of nothing but other statuses, which say how long they hold.
+/// An origin with statuses other than 200, and with explicit lifetimes.
 fn of_statuses() -> Origin {
     Origin::start(|asked| {
         let status = asked.target[1..4].parse().unwrap();
@@ -121,7 +121,7 @@ fn other_statuses_are_kept_for_as_long_as_they_say() {
         let path = format!("/{status}/fresh");
         let miss = client.get(&path);
         assert_eq!(miss.cache_status(), "skep; fwd=uri-miss; stored", "{status}");
-        // Conditions and ranges are of objects.
+        // Conditions and ranges apply to objects only.
         for field in [("Accept", "*/*"), ("If-None-Match", "\"v\""), ("Range", "bytes=0-1")] {
             let hit = client.request("GET", &path, &[field]);
             hit.assert_status(status).assert_header("location", "/b");
@@ -182,7 +182,7 @@ fn an_origin_that_gives_a_little_each_time_is_asked_so_often_and_no_more() {
         let fields = format!("Content-Range: bytes {first}-{}/{}\r\n", end - 1, body.len());
         Answer::new(206, &format!("{fields}ETag: \"v\"\r\n{FRESH}"), &body[first..end])
     };
-    // Bytes of a whole answer each time, or of one that breaks off.
+    // Each time bytes of a complete answer, or of a truncated one.
     for (is_whole, asks) in [(true, 64), (false, 4)] {
         let bytes = body.clone();
         let origin = Origin::start(move |asked| match is_whole {
@@ -201,13 +201,13 @@ fn an_origin_that_gives_a_little_each_time_is_asked_so_often_and_no_more() {
     }
 }
 
-/// 2020, and the next second.
+/// In 2020, and one second later.
 const MADE: &str = "Wed, 01 Jan 2020 00:00:00 GMT";
 const MADE_UNIX_S: u64 = 1_577_836_800;
 const NEXT: &str = "Wed, 01 Jan 2020 00:00:01 GMT";
 
-/// A cache behind this one adds up `Age` and how long the reply is there, and compares
-/// with `Expires` less `Date` (RFC 9111 4.2.1): with another date all would be wrong.
+/// A downstream cache adds up `Age` and its own residence time, and compares the sum with `Expires` minus
+/// `Date` (RFC 9111, section 4.2.1): with another date the result would be wrong.
 #[test]
 fn a_reply_keeps_the_date_that_its_age_counts_from() {
     let fields = format!("Expires: Fri, 01 Jan 2100 00:00:00 GMT\r\nDate: {MADE}\r\n");
@@ -224,7 +224,7 @@ fn a_reply_keeps_the_date_that_its_age_counts_from() {
         let reply = cluster.get(node, "/kept");
         assert_eq!(dates(&reply), [MADE], "{node}: {}", reply.head_text());
         let age: u64 = reply.header("age").unwrap().parse().unwrap();
-        // A node's clock is the kernel's coarse one: this second may not have begun there.
+        // A node uses the kernel's coarse clock, where this second may not have begun.
         assert!(age >= now - 1 - MADE_UNIX_S, "{age}");
     }
     let client = || RawClient::connect(cluster.outer("node-1"));
@@ -236,7 +236,7 @@ fn a_reply_keeps_the_date_that_its_age_counts_from() {
     assert_eq!(dates(&cluster.get("node-1", "/passed")), [MADE]);
 }
 
-/// RFC 9110 13.1.5 and 8.8.2.2.
+/// RFC 9110, sections 13.1.5 and 8.8.2.2.
 #[test]
 fn a_date_pins_what_was_made_after_it_and_nothing_else() {
     let origin = Origin::start(|asked| {

@@ -1,4 +1,4 @@
-//! Sites whose bytes come from HTTP origins, which may do as they like.
+//! Sites with HTTP origins, whose behaviour is arbitrary.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,8 +8,7 @@ use skep_tests::content::{self, assert_same};
 use skep_tests::origin::{Answer, Asked, FRESH, HEAD_RANGE, Origin, Then};
 use skep_tests::{ClientError, Crowd, FreePort, RawClient, Site, Skep, SourceAddress, poll_until};
 
-/// An origin that says nothing for so long is given up: longer than a busy machine
-/// keeps a test's origin from saying something.
+/// A silent origin is abandoned after this time: longer than a busy machine delays a test's origin.
 const STALL: &str = "[site.fetch]\nstall_timeout_ms = \"2s\"\n";
 
 #[test]
@@ -119,7 +118,7 @@ fn what_is_stale_is_asked_for_on_condition_and_kept_if_it_is_the_same() {
 fn an_object_that_changes_on_the_way_is_never_mixed() {
     let (old, new) = (content::version(1, 3 * SEGMENT), content::version(2, 3 * SEGMENT));
     let (first, newer) = (old.clone(), new.clone());
-    // It changes behind the first answer.
+    // The object changes after the first answer.
     let origin = Origin::counting(move |n, asked| match n {
         0 => Answer::of(asked, &first, "\"v1\"", FRESH),
         _ => Answer::of(asked, &newer, "\"v2\"", FRESH),
@@ -127,7 +126,7 @@ fn an_object_that_changes_on_the_way_is_never_mixed() {
     let skep = origin.node("");
     let mut client = skep.connect();
     client.ask("/a");
-    // Cut off somewhere in the first segment, be it before anything was sent.
+    // Truncated somewhere in the first segment, possibly before anything was sent.
     let received = client.read_to_close();
     let head_len = received.windows(4).position(|end| end == b"\r\n\r\n").map_or(0, |at| at + 4);
     let (head, body) = received.split_at(head_len);
@@ -142,10 +141,10 @@ fn an_object_that_changes_on_the_way_is_never_mixed() {
 #[test]
 fn an_origin_that_breaks_off_or_stalls_is_asked_for_the_rest() {
     let bytes = content::version(1, SEGMENT + 1000);
-    // Who closes is asked again at once, so that nothing hangs on a timeout.
+    // If the origin closes, the request is retried at once, so no timeout is involved.
     for (then, fetch) in [(Then::Close, ""), (Then::Hang, STALL)] {
         let source = bytes.clone();
-        // The very first answer breaks off.
+        // The very first answer is truncated.
         let origin = Origin::counting(move |n, asked| {
             let answer = Answer::of(asked, &source, "\"v1\"", FRESH);
             match n {
@@ -197,8 +196,8 @@ fn an_error_page_whose_bytes_are_not_to_be_had_is_asked_for_twice_at_most() {
     skep.connect().get("/missing").assert_status(404);
     let asked = origin.asked();
     let of = |target: &str| asked.iter().filter(|asked| asked.target == target).count();
-    // A reader who comes before the first fill has failed shares its failure; one who comes after
-    // it fills once more.
+    // A reader that arrives before the first fill has failed shares its failure; one that arrives later
+    // starts another fill.
     for target in ["/page", "/broken"] {
         assert!((1..=2).contains(&of(target)), "{target} was asked for {} times", of(target));
     }
@@ -382,7 +381,7 @@ fn a_reload_changes_origins_at_once() {
     });
 }
 
-/// The nodes have asked for each segment of an object once.
+/// Asserts that the nodes have requested each segment of an object once.
 #[track_caller]
 fn assert_each_once(cluster: &CacheCluster, origin: &Origin, len: usize) {
     let asked = origin.asked();
@@ -440,7 +439,7 @@ fn through_a_dispatcher_nodes_share_what_they_got() {
     let sent = "skep_origin_requests_total{kind=\"sent\"}";
     assert_eq!(cluster.sum(sent), asked.len() as u64);
     let wanted: usize = asked.iter().map(|asked| asked.range(bytes.len()).unwrap().len()).sum();
-    // Who was asked in vain by another may have left what it was sent.
+    // A node that another one abandoned may have ignored the bytes it was sent.
     let got = cluster.sum("skep_origin_bytes_total") as usize;
     assert!((bytes.len()..=wanted).contains(&got), "{got} of {wanted} bytes");
 }
@@ -469,7 +468,7 @@ fn a_change_at_the_origin_reaches_all_nodes() {
     for node in nodes {
         poll_until(skep_tests::PATIENCE, "the new version", || {
             let body = cluster.get(node, "/a").body;
-            // One or the other, as a whole.
+            // One or the other, in full.
             match content::version_of(&body).unwrap() {
                 1 => assert_eq!(body.len(), old.len()),
                 _ => assert_eq!(body.len(), new.len()),
@@ -500,7 +499,7 @@ fn a_version_that_is_gone_is_not_taken_from_another_node_again() {
 
 #[test]
 fn a_fresh_head_whose_bytes_have_left_all_memories_is_asked_for_anew() {
-    // Nothing to ask for by: its bytes come with its head, or not at all.
+    // No validator: its bytes arrive with its head, or not at all.
     let origin = Origin::start(|asked| match asked.target.as_str() {
         "/once" => Answer::new(200, FRESH, content::version(9, SEGMENT)),
         _ => Answer::of(asked, &content::version(1, SEGMENT), "\"v\"", FRESH),
@@ -511,16 +510,16 @@ fn a_fresh_head_whose_bytes_have_left_all_memories_is_asked_for_anew() {
     for node in nodes {
         assert_same(&cluster.get(node, "/once").body, &content::version(9, SEGMENT));
     }
-    // What leaves which memory when is the nodes' business: until it is gone from all.
+    // When it is evicted from which memory is up to the nodes: repeats until it is gone from all.
     let asked = || origin.asked().iter().filter(|asked| asked.target == "/once").count();
     let mut others = 0..;
     poll_until(skep_tests::PATIENCE, "its bytes have left all memories", || {
         for node in nodes {
-            // Often enough to be worth more than what was asked for once.
+            // Often enough to be worth more than an object requested once.
             let others = others.by_ref().take(8).flat_map(|n| [n; 4]);
             others.for_each(|n| drop(cluster.get(node, &format!("/other/{n}"))));
         }
-        // The second one first: it would get the head of the first one again.
+        // The second node first: otherwise it would receive the first one's head again.
         for node in nodes.iter().rev() {
             let reply = cluster.get(node, "/once");
             reply.assert_status(200);
@@ -534,11 +533,11 @@ fn a_fresh_head_whose_bytes_have_left_all_memories_is_asked_for_anew() {
 fn slow_clients_of_what_is_not_kept_leave_connections_for_what_is() {
     const CONNECTIONS: usize = 4;
     let origin = Origin::start(|asked| match asked.target.starts_with("/private") {
-        // More than sockets hold.
+        // More than socket buffers hold.
         true => Answer::new(200, "Cache-Control: private\r\n", vec![7; 16 * SEGMENT]),
         false => Answer::of(asked, b"for all", "\"v\"", FRESH),
     });
-    // Nothing else ends them, nor makes room for one more.
+    // No other limit ends them or makes room for one more.
     let patient = "[timeouts]\nwrite_stall_ms = \"1h\"\nsend_min_bytes_per_s = 0";
     let settings = format!(
         "{}[site.fetch]\nconnections_max = {CONNECTIONS}\n[machine]\nthreads = 1\n{patient}",
@@ -549,7 +548,7 @@ fn slow_clients_of_what_is_not_kept_leave_connections_for_what_is() {
         |n: usize| SourceAddress::new().ask(skep.address(), "test", &format!("/private/{n}"));
     let mut held: Vec<RawClient> = (0..CONNECTIONS / 2).map(slow).collect();
     held.iter_mut().for_each(|client| assert_eq!(client.try_head().unwrap().status, 200));
-    // One more finds no place in time.
+    // One more request finds no free connection in time.
     slow(CONNECTIONS).response().assert_status(503);
     assert_eq!(skep.connect().get("/a").assert_status(200).text(), "for all");
     drop(held);

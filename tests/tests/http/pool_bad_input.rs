@@ -1,6 +1,6 @@
-//! What servers of pools send or are that they should not, on one node that stores responses: the client's
-//! status by the table in docs/operate/applications.md, a line of the log with server and cause, a counter;
-//! and that nothing of it is stored, and no other client notices.
+//! Invalid responses and faulty servers of pools, on one node that stores responses: the client's status
+//! follows the table in docs/operate/applications.md, the log names server and cause, a counter increases;
+//! nothing of it is stored, and no other client is affected.
 
 use std::fs::{self, Permissions};
 use std::net::SocketAddr;
@@ -12,15 +12,15 @@ use skep_tests::app::{App, AppConn, response};
 use skep_tests::gateways::secret_file;
 use skep_tests::{FreePort, PATIENCE, RawClient, Site, Skep, poll_until};
 
-/// What a client gets.
+/// What a client receives.
 #[derive(Clone, Copy)]
 enum Got {
     Status(u16),
-    /// It has begun, and is cut.
+    /// A response that begins, but is truncated.
     Cut,
 }
 
-/// Pool and path, what the client gets, `cause` in the metrics, and the reason in the log.
+/// Pool and path, what the client receives, `cause` in the metrics, and the reason in the log.
 const FAULTS: &[(&str, Got, &str, &str)] = &[
     ("two-lengths", Got::Status(502), "malformed", "content-length-repeated"),
     ("splits", Got::Status(502), "malformed", "bare-cr"),
@@ -28,13 +28,13 @@ const FAULTS: &[(&str, Got, &str, &str)] = &[
     ("endless-head", Got::Status(502), "malformed", "head-too-large"),
     ("ends", Got::Status(502), "broken", "the connection ended before a response"),
     ("silent", Got::Status(504), "late", "no response in time"),
-    // Nobody has seen of it: it was to be stored first.
+    // No client has seen any of it: it was to be stored first.
     ("short", Got::Status(502), "cut_short", "the connection ended inside the response"),
     ("stalls", Got::Status(502), "stalled", "it stalled"),
     ("short-chunks", Got::Cut, "cut_short", "the connection ended inside the response"),
 ];
 
-/// What `stored` may be.
+/// Makes a response storable.
 const FRESH: &str = "Cache-Control: public, max-age=60\r\n";
 
 fn serve(conn: &mut AppConn, count: &AtomicUsize) {
@@ -72,14 +72,14 @@ fn serve(conn: &mut AppConn, count: &AtomicUsize) {
     }
 }
 
-/// 100 MB, if somebody takes them.
+/// Sends 100 MB, unless the peer stops reading.
 fn send_head_without_end(conn: &mut AppConn) {
     conn.send("HTTP/1.1 200 OK\r\n");
     let lines = format!("X-Filler: {}\r\n", "x".repeat(1000)).repeat(100);
     let _ = (0..1000).all(|_| conn.send(&lines));
 }
 
-/// An AJP server that answers CPING, and all else with 403, as Tomcat does without the secret.
+/// An AJP server that answers CPING, and everything else with 403, as Tomcat does without the secret.
 fn ajp_that_wants_another_secret() -> App {
     App::start(|conn| {
         while let Some(head) = conn.exactly(4) {
@@ -97,11 +97,11 @@ fn ajp_that_wants_another_secret() -> App {
 struct Rig {
     skep: Skep,
     metrics: FreePort,
-    /// Lines of a config.
+    /// The folder with the config.
     folder: Site,
 }
 
-/// A pool and the route that leads there, each of the name.
+/// Returns a pool and the route to it, both with this name.
 fn pool(name: &str, settings: &str, address: Option<&str>) -> String {
     let route = format!(
         "[[site.route]]\npath = \"/{name}\"\npool = \"{name}\"\n[site.route.cache]\nenabled = true\n"
@@ -130,7 +130,7 @@ impl Rig {
         parts.push(pool("wrong-secret", &ajp_settings, Some(&ajp.to_string())));
         parts.push(pool("no-permission", often, Some(&format!("unix:{socket}"))));
         parts.push(pool("no-servers", "", None));
-        // Tables of a site come before those behind it.
+        // Tables of a site must precede those after it.
         let (routes, pools): (Vec<_>, Vec<_>) =
             parts.iter().map(|part| part.split_once("\n[[pool]]").unwrap()).unzip();
         let pools: Vec<_> = pools.iter().map(|pool| format!("[[pool]]{pool}")).collect();

@@ -1,7 +1,7 @@
-//! Slow clients of a pool: while they send a body, or do not take a response, they hold no place at a
+//! Slow clients of a pool: while they send a body, or stop reading a response, they occupy no slot of a
 //! server.
 //!
-//! None of this is timed: slow clients stand still until a test has seen what it looks for.
+//! No test depends on timing: slow clients stall until the test has observed its condition.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,8 +19,7 @@ use crate::slow::value;
 const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
 
-/// A node with a pool of one server with five workers, and its metrics; with a spool unless it says
-/// otherwise.
+/// A node with a pool of one server with five workers, and its metrics port; with a spool by default.
 struct Rig {
     skep: Skep,
     metrics: FreePort,
@@ -34,7 +33,7 @@ impl Rig {
         Self::with_spool(app, pool, &spool, folder)
     }
 
-    /// One that has only memory.
+    /// Starts one without a spool.
     fn in_memory(app: &App, pool: &str, spool: &str) -> Self {
         Self::with_spool(app, pool, spool, Site::new())
     }
@@ -52,12 +51,12 @@ impl Rig {
         Self { skep, metrics, _folder: folder }
     }
 
-    /// Requests that the server has in work, by the node's count.
+    /// Returns the number of outstanding requests at the server, by the node's count.
     fn in_work(&self) -> f64 {
         value(&self.metrics, "skep_pool_server_outstanding_requests{pool=\"app\",server=\"s1\"}")
     }
 
-    /// All that it tells Prometheus.
+    /// Returns its metrics page.
     fn page(&self) -> String {
         RawClient::connect(self.metrics.address()).get("/metrics").text()
     }
@@ -74,7 +73,8 @@ impl Rig {
         value(&self.metrics, &format!("skep_spool_short_total{{reason=\"{reason}\"}}"))
     }
 
-    /// So many clients one after another, each with a connection of its own: on both workers.
+    /// Sends requests from this number of successive clients, on a new connection each, so that both workers
+    /// receive some.
     fn answers_others(&self, clients: usize) {
         for _ in 0..clients {
             assert_eq!(self.skep.connect().get("/quick").assert_status(200).text(), "quick");
@@ -87,8 +87,8 @@ impl Rig {
     }
 }
 
-/// A server that knows how many requests for other than `/quick` have begun; it answers with the length
-/// of the body, or, to GET, with `bytes` bytes.
+/// A server that counts the requests for paths other than `/quick`; it answers with a checksum of the body,
+/// or, to GET, with `bytes` bytes.
 fn counting(bytes: usize) -> (App, Arc<AtomicUsize>) {
     let begun = Arc::<AtomicUsize>::default();
     let count = Arc::clone(&begun);
@@ -111,7 +111,7 @@ fn counting(bytes: usize) -> (App, Arc<AtomicUsize>) {
     (app, begun)
 }
 
-/// What tells one body from others.
+/// Returns a checksum of a request's body.
 fn sum(request: &AppRequest) -> String {
     sum_of(&request.body)
 }
@@ -130,7 +130,7 @@ enum Framed {
     Chunks,
 }
 
-/// The head of an upload, and its body as it is sent.
+/// Returns the head of an upload, and its encoded body.
 fn upload(body: &[u8], framed: Framed) -> (String, Vec<u8>) {
     let head = "POST /upload HTTP/1.1\r\nHost: a\r\n";
     match framed {
@@ -158,7 +158,7 @@ fn a_hundred_slow_uploaders_hold_no_server() {
         .map(|(number, body)| {
             let framed = if number % 2 == 0 { Framed::Length } else { Framed::Chunks };
             let (head, sent) = upload(body, framed);
-            // All but the last bytes, or nearly nothing.
+            // All except the last bytes, or nearly nothing.
             let stops = [sent.len() - 3, 300 * KIB, 9][number % 3];
             let mut client = rig.skep.connect();
             client.send(head).send(&sent[..stops]);
@@ -180,7 +180,7 @@ fn a_hundred_slow_uploaders_hold_no_server() {
 
 #[test]
 fn a_hundred_slow_readers_hold_no_server() {
-    // More than sockets hold.
+    // More than socket buffers hold.
     const BODY: usize = 2 * MIB;
     let (app, begun) = counting(BODY);
     let rig = Rig::new(&app, "", "memory_bytes_max = \"16MiB\"");
@@ -204,12 +204,12 @@ fn a_hundred_slow_readers_hold_no_server() {
     for client in &mut slow[10..] {
         assert_same(&client.response().assert_status(200).body, &whole);
     }
-    // And those that leave.
+    // Slow readers that disconnect.
     slow.clear();
     rig.until_all_given_back();
 }
 
-/// Beyond the bounds they wait as they did before: at the server, or with the place of one.
+/// Beyond the limits slow clients occupy a slot of the server, as without buffering.
 #[test]
 fn without_a_spool_memory_is_the_bound() {
     const BODY: usize = 2 * MIB;
@@ -237,7 +237,7 @@ fn without_a_spool_memory_is_the_bound() {
     rig.until_all_given_back();
 }
 
-/// Each with 100 MiB to send, of which some came.
+/// Each has 100 MiB to send, of which some are sent.
 #[test]
 fn a_thousand_uploaders_stay_within_the_memory() {
     const CLIENTS: usize = 1_000;
@@ -266,7 +266,7 @@ fn a_thousand_uploaders_stay_within_the_memory() {
     poll_until(PATIENCE, "all descriptors are closed", || rig.skep.open_fds() <= fds + 2);
 }
 
-/// A disk of 1 MiB: what it does not take is streamed, and no byte is lost.
+/// A disk of 1 MiB: the rest is streamed, and no byte is lost.
 #[test]
 fn a_full_disk_is_counted_and_costs_no_byte() {
     const BODY: usize = 6 * MIB;
@@ -309,7 +309,7 @@ impl Drop for Unmount {
     }
 }
 
-/// Who breaks off in the middle leaves nothing behind, whichever side it is.
+/// If a client or a server disconnects in the middle, nothing is left behind.
 #[test]
 fn who_breaks_off_leaves_nothing_behind() {
     const BODY: usize = 3 * MIB;
@@ -334,7 +334,7 @@ fn who_breaks_off_leaves_nothing_behind() {
     let rig = Rig::new(&app, "retries_max = 0", "");
     rig.answers_others(1);
     let (head, sent) = upload(&content::version(1, BODY), Framed::Length);
-    // The client, before its body is whole.
+    // The client, before its body is complete.
     for stops in [10, 100 * KIB, 2 * MIB] {
         let mut client = rig.skep.connect();
         client.send(&head).send(&sent[..stops]);
@@ -342,10 +342,10 @@ fn who_breaks_off_leaves_nothing_behind() {
         drop(client);
         rig.until_all_given_back();
     }
-    // The server, inside one that is whole.
+    // The server, within a body that is complete.
     rig.skep.connect().send(&head).send(&sent).response().assert_status(502);
     rig.until_all_given_back();
-    // The client, and then the server, inside a response of which half is read ahead.
+    // The client, then the server, within a response of which half was read ahead.
     for leaves in [true, false] {
         let mut client = rig.skep.connect();
         client.ask("/half");
@@ -354,7 +354,7 @@ fn who_breaks_off_leaves_nothing_behind() {
         if leaves {
             drop(client);
         } else {
-            // For the one that has lost its client, too.
+            // Also for the server connection whose client has left.
             gate.open();
             gate.open();
             let (got, _) = client.read_to_end();
@@ -398,7 +398,7 @@ fn an_application_that_answers_while_it_reads_gets_bodies_as_they_come() {
     }
 }
 
-/// Told to go on as soon as somebody can take it; before, and to nobody, it is not.
+/// 100 Continue is sent as soon as the body can be received, and not if there is no server.
 #[test]
 fn a_client_that_expects_100_sends_its_body_before_a_server_is_kept_busy() {
     let (app, begun) = counting(0);
@@ -466,7 +466,7 @@ fn an_application_says_whether_its_response_is_read_ahead() {
     }
 }
 
-/// As many readers and writers at once as there are places, with bodies of all sizes, in both framings.
+/// As many concurrent readers and writers as there are slots, with bodies of all sizes, in both framings.
 #[test]
 fn bodies_pass_whole_whatever_their_size() {
     const SIZES: [usize; 9] = [0, 1, 16_384, 16_385, 65_536, 262_143, 262_145, 700_000, 3_000_000];

@@ -1,4 +1,4 @@
-//! The shared cache in front of pools: what is stored, for whom, and what the application sees.
+//! The shared cache in front of pools: what is stored, for which clients, and what the application receives.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -10,14 +10,14 @@ use skep_tests::{PATIENCE, RawClient, Response, Skep, poll_until};
 
 use super::pools::{Gate, pool_lines};
 
-/// A node whose site is the pool of `app`, cached by these settings.
+/// A node whose site is the pool of `app`, cached with these settings.
 pub(super) fn node(app: &App, cache: &str) -> Skep {
     let pool = pool_lines("", &[(app.address(), "")]);
     Skep::node_of(&format!("pool = \"app\"\n[site.cache]\nenabled = true\n{cache}\n{pool}"))
 }
 
-/// An application that answers by the path of the request, with how often it was asked for that; and
-/// what it got.
+/// An application that answers by the path of the request and the number of requests for it; and the requests
+/// it receives.
 pub(super) fn app(
     answer: impl Fn(&AppRequest, usize) -> Vec<u8> + Send + Sync + 'static,
 ) -> (App, Received) {
@@ -31,7 +31,7 @@ pub(super) fn app(
             *count += 1;
             *count
         };
-        // The test may be over.
+        // The test may have ended.
         let _ = tell.send(received.clone());
         answer(received, count)
     });
@@ -55,7 +55,7 @@ impl Received {
     }
 }
 
-/// 200 with `fields`, and as its body how often it was asked for.
+/// Answers 200 with `fields`, and the number of requests in the body.
 fn counting(fields: &'static str) -> (App, Received) {
     app(move |_, count| response(200, fields, format!("answer {count}")))
 }
@@ -149,7 +149,7 @@ fn requests_of_one_client_and_other_methods_go_past_the_cache() {
     let mut client = skep.connect();
     client.get("/");
     received.next();
-    // What is stored was for nobody in particular.
+    // The stored response was to a request without credentials.
     let credentials = [("Authorization", "Basic eA==")];
     let reply = client.request("GET", "/", &credentials);
     assert_eq!(reply.text(), "answer 2");
@@ -190,7 +190,7 @@ fn a_stored_response_answers_conditions_ranges_and_head() {
     );
     let skep = node(&app, "");
     let mut client = skep.connect();
-    // Even the first client gets a part only.
+    // Even the first client gets only the range.
     let part = client.request("GET", "/", &[("Range", "bytes=0-5")]);
     part.assert_status(206).assert_header("content-range", "bytes 0-5/8");
     assert_eq!(part.text(), "answer");
@@ -225,7 +225,8 @@ fn a_range_without_meaning_is_stored_and_contradicts_no_part() {
         let lines = lines.lines().filter_map(|line| line.strip_prefix("content-range: "));
         lines.map(str::to_owned).collect::<Vec<_>>()
     };
-    // RFC 9111 3.1: all fields are stored; 9110 14.4: of a 200 it says nothing.
+    // RFC 9111, section 3.1: all fields are stored; RFC 9110, section 14.4: the field has no meaning in a
+    // 200.
     for _ in 0..2 {
         let whole = client.get("/");
         assert_eq!((whole.status, whole.text().as_str()), (200, "answer 1"));
@@ -299,7 +300,7 @@ fn requests_with_other_fields_get_responses_of_their_own() {
     assert_hit(&ask(&mut client, "EN"), "en 2");
     assert_hit(&client.get("/"), "none 3");
     received.assert_none();
-    // A field that does not reach the application makes no response of its value.
+    // A field that is not forwarded to the application does not select a variant.
     let lies = [("Accept-Language", "fr"), ("Connection", "accept-language, keep-alive")];
     let lie = client.request("GET", "/", &lies);
     let told = (lie.text(), lie.cache_status());
@@ -339,13 +340,13 @@ fn what_is_stale_is_validated_and_renewed() {
     assert_eq!(replaced.text(), "answer 4");
     assert!(replaced.cache_status().starts_with("skep; fwd=stale; ttl="));
     received.next();
-    // A client's own condition is answered by what is stored, once that is known to be current.
+    // A client's own condition is evaluated against the stored response once that is validated.
     let known = client.request("GET", "/", &[("If-None-Match", "\"v\""), ("Range", "bytes=0-1")]);
     known.assert_status(304);
     assert_eq!(received.next().field("range"), None);
 }
 
-/// Fields of a response that is stale from the beginning.
+/// Fields of a response that is stale from the start.
 const STALE: &str = "Cache-Control: max-age=10, stale-while-revalidate=1000\r\nAge: 100\r\n";
 
 #[test]
@@ -363,7 +364,7 @@ fn what_may_be_used_while_it_is_validated_is_refreshed_in_the_background() {
     let mut client = skep.connect();
     assert_eq!(client.request("GET", "/", &[("X-Own", "1")]).text(), "answer 1");
     received.next();
-    // One refresh for all; nobody waits for it.
+    // One revalidation for all, in the background.
     for _ in 0..3 {
         let stale = client.request("GET", "/", &[("X-Own", "2")]);
         assert_hit(&stale, "answer 1");
@@ -396,7 +397,7 @@ fn what_may_be_used_if_the_application_fails_is() {
     assert!(status.starts_with("skep; fwd=stale; fwd-status=503; ttl=-"), "{status}");
     assert!(status.ends_with("detail=stale-if-error"), "{status}");
     received.next();
-    // For a moment the application is left alone.
+    // Further revalidations are suppressed for a moment.
     let again = client.get("/");
     assert_hit(&again, "answer 1");
     received.assert_none();
@@ -446,12 +447,13 @@ fn nothing_stays_of_a_response_that_breaks_off() {
         let reply = skep.connect().get("/length");
         reply.assert_status(502);
         assert_eq!(reply.cache_status(), "skep; fwd=miss; detail=no-answer");
-        // What may be stored at its end is passed as it comes: its client sees that it has none.
+        // A response whose storability is known only at its end is streamed: its client detects the
+        // truncation.
         let mut client = skep.connect();
         client.ask("/chunked");
         assert!(client.try_response().is_err(), "it is cut short");
     }
-    // Only the end of the connection ends it: it may be incomplete, and is not stored.
+    // Delimited only by the end of the connection: it may be incomplete, and is not stored.
     let first = skep.connect().get("/open");
     assert_eq!(first.cache_status(), "skep; fwd=uri-miss; detail=open-ended");
     assert_ne!(first.text(), skep.connect().get("/open").text());
@@ -467,7 +469,7 @@ fn a_client_that_wants_what_is_stored_only_gets_that() {
     none.assert_status(504);
     assert_eq!(none.cache_status(), "skep; fwd=miss; detail=only-if-cached");
     received.assert_none();
-    // A reload does not reach the application.
+    // A client's reload does not reach the application.
     client.request("GET", "/", &[("Cache-Control", "no-store")]).assert_status(200);
     received.next();
     assert_eq!(client.get("/").text(), "answer 2");
@@ -537,7 +539,7 @@ fn lifetimes_of_the_settings_are_for_pages_that_are_the_same_for_all() {
     received.next();
     assert_hit(&client.get("/"), "answer 1");
     assert_hit(&client.request("GET", "/", &[("Cookie", "_ga=1; _ga_x=2")]), "answer 1");
-    // With a cookie it may be another page.
+    // With other cookies the page may differ.
     let own = client.request("GET", "/", &[("Cookie", "session=1")]);
     assert_eq!(
         (own.text().as_str(), own.cache_status()),
@@ -555,7 +557,7 @@ fn lifetimes_of_the_settings_are_for_pages_that_are_the_same_for_all() {
             received.next();
         }
     }
-    // What a request with a cookie brought is nobody else's.
+    // The response to a request with a cookie is not reused for others.
     let first = client.request("GET", "/new", &[("Cookie", "session=1")]);
     assert_eq!(first.cache_status(), "skep; fwd=uri-miss; detail=cookie");
     assert_eq!(client.get("/new").text(), "answer 2");

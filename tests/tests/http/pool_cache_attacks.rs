@@ -1,4 +1,4 @@
-//! Clients of the cache in front of pools that are after the other clients' pages.
+//! Malicious clients of the cache in front of pools that target the pages of other clients.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,7 +20,7 @@ fn changes_of_what_no_purge_can_name_take_nothing_out() {
     let mut client = skep.connect();
     assert_eq!(client.get("/page").text(), "GET 1");
     received.next();
-    // As many as prefixes that are known exactly; the next one would take a folder out, or all.
+    // As many invalidated prefixes as are kept exactly; one more would invalidate a folder, or everything.
     for number in 0..300 {
         let long = format!("/contact?{number}{}", "x".repeat(4_200));
         client.request("POST", &long, &[]).assert_status(200);
@@ -68,7 +68,8 @@ fn cookies_that_applications_read_in_their_own_way_answer_nobody_else() {
     received.assert_none();
 }
 
-/// One client's session is at a server that has no room: it waits, others get the page of another server.
+/// One client's session is at a server without free slots: it waits, while others get the page from another
+/// server.
 #[test]
 fn who_waits_for_the_server_of_a_session_keeps_no_others_waiting() {
     let gate = Gate::default();
@@ -88,7 +89,7 @@ fn who_waits_for_the_server_of_a_session_keeps_no_others_waiting() {
     let sticky = "[pool.sticky]\nby = \"field-hash\"\nfield = \"X-User\"\n";
     let skep =
         Skep::node_of(&format!("pool = \"app\"\n[site.cache]\nenabled = true\n{pool}{sticky}"));
-    // A user of each server.
+    // One user per server.
     let mut client = skep.connect();
     let mut user_of = |name: &str| {
         let users = (0..64).map(|user| format!("u{user}"));
@@ -112,7 +113,7 @@ fn who_waits_for_the_server_of_a_session_keeps_no_others_waiting() {
     let mut attacker = skep.connect();
     attacker.send(format!("GET /page HTTP/1.1\r\nHost: a\r\nX-User: {}\r\n\r\n", users[0]));
     poll_until(PATIENCE, "it waits", || pool_of(&skep)["queued_requests"] == 1);
-    // The same page, for one of the other server.
+    // The same page, for a user of the other server.
     let victim = skep.connect().request("GET", "/page", &[("X-User", &users[1])]);
     victim.assert_status(200);
     assert_eq!(victim.text(), "s2", "{}", victim.head_text());
@@ -124,7 +125,7 @@ fn who_waits_for_the_server_of_a_session_keeps_no_others_waiting() {
 const CACHE_CONTROL: &str =
     "Cache-Control: max-age=4, stale-while-revalidate=600, stale-if-error=600\r\n";
 
-/// An application that fails is not asked again with each hit of what is stale, or about to be.
+/// A failing application does not receive a request for each hit of a response that is stale or nearly so.
 #[test]
 fn a_failing_application_meets_no_more_than_a_refresh_a_second() {
     for (settings, soft_purge) in
@@ -150,7 +151,7 @@ fn a_failing_application_meets_no_more_than_a_refresh_a_second() {
             if soft_purge {
                 assert_eq!(skep.command(&["purge", "--soft", "/*"]).code, Some(0));
             }
-            // Long enough for 90 % of the lifetime to begin, and some refreshes to fail.
+            // Long enough to reach 90 % of the lifetime, and for some revalidations to fail.
             let begun = Instant::now();
             poll_until(PATIENCE, "a refresh has failed", || {
                 assert_eq!(client.get("/").text(), "page");
@@ -159,7 +160,7 @@ fn a_failing_application_meets_no_more_than_a_refresh_a_second() {
             for _ in 0..2_000 {
                 assert_eq!(client.get("/").text(), "page");
             }
-            // A connection that ends without an answer is tried once more.
+            // A request is retried once if the connection ends without an answer.
             let asked_max = 3 * (2 + begun.elapsed().as_secs() as usize);
             let asked = asked.load(Ordering::SeqCst);
             assert!(asked <= asked_max, "{asked}, {answers} {settings:?}");
@@ -167,7 +168,7 @@ fn a_failing_application_meets_no_more_than_a_refresh_a_second() {
     }
 }
 
-/// Nor is one whose answer may not be stored because of the client that was there for the refresh.
+/// Nor does one whose answer to the revalidating client may not be stored.
 #[test]
 fn an_answer_for_one_client_alone_is_not_asked_for_with_each_hit() {
     let (app, received) = app(|_, count| {

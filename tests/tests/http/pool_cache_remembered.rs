@@ -1,11 +1,11 @@
-//! Look-ups in the cache in front of pools that a worker remembers: it answers as the cache would.
+//! A worker's memory of look-ups in the cache in front of pools: it answers like the cache.
 
 use skep_tests::app::response;
 use skep_tests::{RawClient, Response};
 
 use super::pool_cache::{app, assert_hit, node};
 
-/// A reply to the same request as `known`, from the node's memory as well: the same but for its age.
+/// Asserts that `again`, also from memory, is the same reply as `known`, except for its age.
 fn assert_same(known: &Response, again: &Response) {
     let lasting = |reply: &Response| {
         let head = reply.head_text().to_ascii_lowercase();
@@ -55,7 +55,7 @@ fn a_look_up_that_is_remembered_answers_as_the_cache_does() {
     client.try_response_to("HEAD").unwrap().assert_status(200).assert_header("content-length", "4");
     received.assert_none();
 
-    // Nothing else has this key or these fields.
+    // Other keys and other fields are not confused with it.
     assert_eq!(ask(&mut client, "fr", &[]).text(), "fr 3");
     assert_eq!(client.request("GET", "/a?c", &[("Accept-Language", "de")]).text(), "de 1");
     let own = [("Authorization", "Basic YTpi")];
@@ -64,7 +64,7 @@ fn a_look_up_that_is_remembered_answers_as_the_cache_does() {
     assert_hit(&ask(&mut client, "de", &[]), "de 1");
     received.assert_none();
 
-    // What changes it takes it out of all memories.
+    // An invalidation removes it from all memories.
     client.request("DELETE", "/a?b", &[]).assert_status(200);
     received.next();
     for text in ["de 5", "de 5", "de 5"] {

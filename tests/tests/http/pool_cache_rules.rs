@@ -1,4 +1,4 @@
-//! Rules of routes for the cache in front of pools: each route of one node has others.
+//! Cache rules of routes in front of pools: each route of a node has different ones.
 
 use skep_tests::app::{App, AppRequest, response};
 use skep_tests::{FreePort, PATIENCE, RawClient, Response, Skep, poll_until};
@@ -7,7 +7,7 @@ use super::pool_cache::{Received, app, assert_hit};
 use super::pools::{Gate, pool_lines};
 use super::slow::value;
 
-/// A node whose routes have these paths and settings of the cache, the site those of `others`.
+/// A node whose routes have these paths and cache settings, and whose site has the settings in `others`.
 fn node(app: &App, routes: &[(&str, &str)], others: &str) -> Skep {
     let mut lines = format!("pool = \"app\"\n[site.cache]\nenabled = true\n{others}\n");
     for (path, cache) in routes {
@@ -23,7 +23,7 @@ fn path_of(request: &AppRequest) -> &str {
     request.line().split(' ').nth(1).unwrap()
 }
 
-/// A response that was fresh, and is stale when it comes.
+/// Fields of a response that is already stale when it arrives.
 fn stale(control: &str) -> String {
     format!("Cache-Control: max-age=10{control}\r\nAge: 100\r\n")
 }
@@ -34,7 +34,7 @@ struct Rig {
 }
 
 impl Rig {
-    /// Answers with how often it was asked for the path, by what the path says.
+    /// Answers with the number of requests for the path, and with status and fields by its last segment.
     fn new() -> Self {
         let (app, received) = app(|request, count| {
             let (status, fields) = match path_of(request).rsplit('/').next().unwrap() {
@@ -60,12 +60,12 @@ impl Rig {
         Self { app, received }
     }
 
-    /// The second of two replies, and how often the application was asked for them.
+    /// Returns the second of two replies, and how many requests the application received for them.
     fn twice(&self, client: &mut RawClient, path: &str) -> (Response, usize) {
         client.get(path);
         let second = client.get(path);
         let asked = std::iter::from_fn(|| self.received.try_next());
-        // A refresh of another page may have come, too.
+        // Meanwhile, another page may have been revalidated.
         let asked = asked.filter(|it| path_of(it) == path).count();
         (second, asked)
     }
@@ -98,7 +98,7 @@ fn requests_with_a_cookie_or_field_that_is_named_go_past_the_cache() {
     for cookie in ["sessions=1", "wordpress_test=1", "a=session"] {
         assert_hit(&client.request("GET", "/a", &[("Cookie", cookie)]), "answer 1");
     }
-    // … nor kept.
+    // … nor stored.
     let first = client.request("GET", "/b", &[("Cookie", "session=1")]);
     assert_eq!(first.text(), "answer 1");
     assert_eq!(client.get("/b").text(), "answer 2");
@@ -133,15 +133,15 @@ fn the_settings_allow_staleness_where_the_response_is_silent() {
     assert_hit(&used, "answer 1");
     assert!(used.cache_status().contains("; ttl=-9"), "{}", used.head_text());
     poll_until(PATIENCE, "it is refreshed meanwhile", || {
-        // Each of them has it refreshed once more.
+        // Each request triggers another revalidation.
         client.get("/while/stale").text() != "answer 1"
     });
     while rig.received.try_next().is_some() {}
-    // The response's own words win, and what forbids it.
+    // Directives of the response take precedence, as does whatever forbids reuse.
     for path in ["/while/says-0", "/while/must-revalidate", "/while/s-maxage", "/stale"] {
         assert_eq!(rig.twice(&mut client, path).1, 2, "{path}");
     }
-    // What was never fresh is not stored for the settings' sake.
+    // A response that was never fresh is not stored only because of the settings.
     let (reply, asked) = rig.twice(&mut client, "/while/nothing");
     assert_eq!((asked, reply.cache_status()), (2, "skep; fwd=uri-miss; detail=nothing-to-reuse"));
 
@@ -172,7 +172,7 @@ fn statuses_have_lifetimes_where_the_response_is_silent() {
         assert!((ttl_s - 5..=ttl_s).any(is_so), "{path}: {told}");
     }
     for (path, why) in [
-        // Of a class, only what an odd request does not provoke.
+        // Of a class, only those that an unusual request cannot provoke.
         ("400", "status"),
         ("431", "status"),
         ("500", "status"),
@@ -186,7 +186,7 @@ fn statuses_have_lifetimes_where_the_response_is_silent() {
         );
     }
     assert_eq!(rig.twice(&mut client, "/404").1, 2, "another route's");
-    // Never what was said to somebody in particular, nor to somebody.
+    // Never a response to a request with credentials or cookies, and none is reused for such a request.
     for (fields, why) in
         [([("Authorization", "Basic eA==")], "authorization"), ([("Cookie", "a=b")], "cookie")]
     {
@@ -234,12 +234,12 @@ fn what_is_in_no_key_reaches_no_application_unless_a_route_says_so() {
         client.request("GET", path, &fields).assert_status(200);
         let asked = received.next();
         for (name, value) in fields {
-            // What nodes say themselves is not what the client said.
+            // A node's own value of a field is not the client's.
             let is_there = asked.field(&name.to_ascii_lowercase()) == Some(value);
             assert_eq!(is_there, passed.contains(&name), "{path} {name}:\n{}", asked.head);
         }
     }
-    // What reaches it as part of the key is nobody else's.
+    // A field that is part of the key selects a separate response.
     client.request("GET", "/key/b", &[("X-Host", "one")]);
     let other = client.request("GET", "/key/b", &[("X-Host", "two")]);
     assert_eq!(other.text(), "answer 2");
@@ -265,12 +265,12 @@ fn clients_are_told_how_the_cache_answered() {
         };
         response(200, fields, format!("answer {count}"))
     });
-    // One thread reads a request and has it wait before it reads the next one.
+    // With one thread, each request is waiting before the next one is read.
     let metrics = FreePort::claim();
     let more = format!("[machine]\nthreads = 1\n[metrics]\nlisten = \"{}\"", metrics.address());
     let skep = node(&app, &[], &more);
     let mut client = skep.connect();
-    // RFC 9211 2.3: the application's status, where the client gets another one of it.
+    // RFC 9211, section 2.3: the application's status, if the client receives a different one.
     let part = client.request("GET", "/part", &[("Range", "bytes=0-5")]);
     part.assert_status(206);
     let told = part.cache_status();
@@ -285,7 +285,7 @@ fn clients_are_told_how_the_cache_answered() {
     assert!(told.starts_with("skep; hit; ttl=") && !told.contains("status"), "{told}");
     (0..2).for_each(|_| _ = received.next());
 
-    // 2.6: who waited, and had to ask itself in the end.
+    // Section 2.6: a request that waited, and was forwarded in the end.
     let mut leader = skep.connect();
     leader.ask("/private");
     received.next();
@@ -297,6 +297,6 @@ fn clients_are_told_how_the_cache_answered() {
     assert_eq!(leader.response().cache_status(), "skep; fwd=uri-miss; detail=private");
     let told = other.response();
     assert_eq!(told.cache_status(), "skep; fwd=uri-miss; collapsed=?0; detail=private");
-    // Marked: nobody waits any more.
+    // Marked as private: no request waits any more.
     assert_eq!(client.get("/private").cache_status(), "skep; fwd=uri-miss; detail=private");
 }

@@ -1,4 +1,4 @@
-//! The shared cache in front of pools: who waits for whom, and what a change makes stale.
+//! The shared cache in front of pools: which requests wait for others, and what a change invalidates.
 
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Condvar, Mutex};
@@ -10,7 +10,7 @@ use super::pool_cache::{app, assert_hit, node};
 use super::pools::{Gate, pool_lines};
 use super::slow::value;
 
-/// Clients that have asked for `/` just now.
+/// Clients that have just sent a request for `/`.
 fn asking(skep: &Skep, clients: usize) -> Vec<RawClient> {
     let ask = |_| {
         let mut client = skep.connect();
@@ -29,7 +29,7 @@ fn one_computation_serves_all_who_wait_also_if_its_client_leaves() {
             shut.pass();
             response(200, "Cache-Control: max-age=60\r\n", format!("answer {count}"))
         });
-        // One thread reads a request and lets it wait before it sees that a client left.
+        // With one thread, each request is waiting before a client's disconnect is noticed.
         let metrics = FreePort::claim();
         let listen = format!("[metrics]\nlisten = \"{}\"", metrics.address());
         let skep = node(&app, &format!("[machine]\nthreads = 1\n{listen}"));
@@ -62,7 +62,7 @@ fn a_client_that_leaves_alone_frees_its_place_at_the_server() {
                 }
                 false => _ = conn.send(response(200, "Cache-Control: max-age=60\r\n", "page")),
             }
-            // The test may be over.
+            // The test may have ended.
             let _ = closed.try_send(());
         }
     });
@@ -70,19 +70,19 @@ fn a_client_that_leaves_alone_frees_its_place_at_the_server() {
     let skep = Skep::node_of(&format!("pool = \"app\"\n[site.cache]\nenabled = true\n{pool}"));
     let mut leaver = skep.connect();
     leaver.ask("/silent");
-    // Not by its connections: a check may have one.
+    // Counted by requests, not connections: a health check may have one.
     asks.recv_timeout(PATIENCE).unwrap();
     drop(leaver);
     closes.recv_timeout(PATIENCE).unwrap();
     assert_eq!(skep.connect().get("/other").text(), "page");
 }
 
-/// Requests that have come.
+/// A counter of requests received.
 #[derive(Clone, Default)]
 struct Crowd(Arc<(Mutex<usize>, Condvar)>);
 
 impl Crowd {
-    /// Waits until all `size` are here of those with which request `count` came; the first came alone.
+    /// Waits until all `size` requests of the wave of request `count` have arrived; the first one was alone.
     fn wait(&self, count: usize, size: usize) {
         let (here, came) = &*self.0;
         let mut here = here.lock().unwrap();
@@ -105,7 +105,7 @@ fn who_waited_for_what_is_private_asks_at_once_and_nobody_waits_again() {
     let (app, received) = app(move |_, count| {
         match count {
             1 => shut.pass(),
-            // Each is answered only when all have come: none of them waits for another.
+            // Each is answered only when all have arrived: none of them waits for another.
             _ => all.wait(count, OTHERS),
         }
         response(200, "Cache-Control: private\r\n", format!("answer {count}"))
@@ -120,7 +120,7 @@ fn who_waited_for_what_is_private_asks_at_once_and_nobody_waits_again() {
     texts.sort();
     texts.dedup();
     assert_eq!(texts.len(), OTHERS, "each has its own: {texts:?}");
-    // Once that is known, nobody waits for anybody.
+    // Once this is known, no request waits for another.
     let marked = asking(&skep, OTHERS);
     for mut client in marked {
         assert_eq!(client.response().cache_status(), "skep; fwd=uri-miss; detail=private");
@@ -143,7 +143,7 @@ fn a_private_page_that_is_asked_for_often_says_nothing_of_other_pages() {
     let listen = format!("[metrics]\nlisten = \"{}\"", metrics.address());
     let skep = node(&app, &format!("[machine]\nthreads = 1\n{listen}"));
     let mut client = skep.connect();
-    // More often than a route's pages may be private one after the other.
+    // More often than the limit of private pages after which a whole route stops waiting.
     for _ in 0..30 {
         assert_eq!(client.get("/private").text(), "one's own");
         received.next();
@@ -286,7 +286,7 @@ fn an_unsafe_request_to_one_route_makes_what_others_stored_stale() {
     let (app, _received) =
         app(|_, count| response(200, "Cache-Control: max-age=60\r\n", format!("answer {count}")));
     let pool = pool_lines("", &[(app.address(), "")]);
-    // Writers have a route of their own, with nothing to store.
+    // Writes have a separate route, which stores nothing.
     let skep = Skep::node_of(&format!(
         "pool = \"app\"\n[site.cache]\nenabled = true\nquery_ignored = [\"utm_*\"]\n\
          [[site.route]]\npath = \"/*\"\nmethods = [\"POST\"]\npool = \"app\"\n\
@@ -316,10 +316,10 @@ fn what_was_asked_for_before_a_change_is_not_found_after_it() {
     let mut client = skep.connect();
     client.request("POST", "/", &[]).assert_status(200);
     received.next();
-    // Not joined with what began before, either.
+    // Not joined with the earlier request either.
     assert_eq!(client.get("/").text(), "answer 2");
     gate.open();
-    // Nor is any reply begun with it.
+    // Nor does a new reply use its response.
     assert_eq!(before.response().text(), "answer 2");
     assert_hit(&client.get("/"), "answer 2");
 }

@@ -1,7 +1,7 @@
-//! The shared cache in front of pools: responses of unknown length reach the client that asked as they
-//! come, and are stored at their end for all who wait.
+//! The shared cache in front of pools: responses of unknown length are streamed to the client that requested
+//! them, and stored at their end for all that wait.
 //!
-//! Servers hold the end of a response back until a test has seen what it looks for.
+//! Servers withhold the end of a response until a test has observed its condition.
 
 use std::collections::BTreeSet;
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -19,10 +19,10 @@ use super::slow::value;
 const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
 
-/// What is left of each body while it is held back.
+/// Number of bytes of each body that are withheld.
 const END_BYTES: usize = 10;
 
-/// What the server does behind the beginning of a body.
+/// What the server does after the first part of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Then {
     Ends,
@@ -34,8 +34,8 @@ fn send_chunk(conn: &mut AppConn, bytes: &[u8]) -> bool {
     conn.send([head.as_bytes(), bytes, b"\r\n"].concat())
 }
 
-/// A server of `/BYTES`, in chunks: the version of the body is the number of the request. It does with it
-/// what `then` says, after the gate; and tells of each request.
+/// A server of `/BYTES`, in chunks: the version of the body is the number of the request. After the gate it
+/// does what `then` returns; each request is reported.
 fn server(
     gate: &Gate,
     fields: &'static str,
@@ -70,7 +70,7 @@ fn server(
     (app, told)
 }
 
-/// A client that reads a response in chunks as it comes.
+/// A client that reads a chunked response while it is streamed.
 struct Reading {
     client: RawClient,
     head: Response,
@@ -79,14 +79,14 @@ struct Reading {
 }
 
 impl Reading {
-    /// Its head.
+    /// Reads its head.
     fn of(mut client: RawClient) -> Self {
         let head = client.try_head().unwrap();
         assert_eq!(head.header("transfer-encoding"), Some("chunked"), "{}", head.head_text());
         Self { client, head, reader: BodyReader::new(Framing::Chunked), body: Vec::new() }
     }
 
-    /// One who asks for `target`.
+    /// Sends a request for `target`, and reads the head.
     fn begin(skep: &Skep, target: &str) -> Self {
         let mut client = skep.connect();
         client.ask(target);
@@ -98,7 +98,7 @@ impl Reading {
         assert_eq!(self.reader.read(&read, &mut self.body).unwrap(), read.len());
     }
 
-    /// Reads `bytes` bytes of the body at least.
+    /// Reads at least `bytes` bytes of the body.
     fn read(&mut self, bytes: usize) {
         while self.body.len() < bytes {
             assert!(!self.reader.is_done(), "{} bytes", self.body.len());
@@ -112,13 +112,13 @@ impl Reading {
         }
     }
 
-    /// Reads the rest: the version, and the length.
+    /// Reads the rest; returns the version and the length.
     fn whole(mut self) -> (u32, usize) {
         self.read_to_end();
         (version_of(&self.body).unwrap(), self.body.len())
     }
 
-    /// Reads as far as it comes; it does not end.
+    /// Reads until the connection ends, which must be before the body ends.
     fn cut(mut self) {
         loop {
             match self.client.try_read_some() {
@@ -150,7 +150,7 @@ fn open(gate: &Gate, times: usize) {
     (0..times).for_each(|_| gate.open());
 }
 
-/// A node of `app`, which is cached; and its metrics.
+/// A node with a cached pool of `app`, and its metrics port.
 fn measured(app: &App, lines: &str, pool: &str) -> (Skep, FreePort) {
     let metrics = FreePort::claim();
     let pool = pool_lines(pool, &[(app.address(), "")]);
@@ -211,7 +211,7 @@ fn bodies_of_up_to_a_segment_are_stored_and_longer_ones_pass_whole() {
     for (number, bytes) in [(5, 4 * MIB + 1), (6, 5 * MIB)] {
         open(&gate, 2);
         let target = format!("/{bytes}");
-        // That it is too long is known when most of it has passed.
+        // That it is too long is known only when most of it was sent.
         let first = Reading::begin(&skep, &target);
         assert!(first.head.cache_status().ends_with("; stored"));
         assert_eq!(first.whole(), (2 * number - 5, bytes));
@@ -242,7 +242,7 @@ fn a_part_a_condition_and_a_client_of_http_1_0_get_what_is_stored() {
         assert!(client.get(target).cache_status().starts_with("skep; hit"));
     }
     assert_none(&told);
-    // What turns out to be too long for that is asked for anew, as the client does.
+    // If it turns out to be too long, the client's own request is forwarded.
     open(&gate, 2);
     let target = format!("/{}", 5 * MIB);
     let other = client.request("GET", &target, &[("If-None-Match", "\"w\"")]);
@@ -281,7 +281,7 @@ fn a_copy_goes_on_when_its_client_leaves() {
     let gate = Gate::default();
     let (app, told) = server(&gate, "", |_| Then::Ends);
     let (skep, metrics) = measured(&app, "", "");
-    // It has some, and does not take the rest.
+    // It has received some bytes, and leaves without the rest.
     let mut leaver = Reading::begin(&skep, "/3000000");
     leaver.read(1000);
     drop(leaver);
@@ -291,7 +291,7 @@ fn a_copy_goes_on_when_its_client_leaves() {
     assert_same(&reply.body, &content::version(1, 3_000_000));
     assert_hit(&skep.connect().get("/3000000"), 1, 3_000_000);
     assert_none(&told);
-    // What is too long is for nobody then: its place at the server is free, whatever the server does.
+    // If it is too long, the request is aborted: its slot at the server is free, whatever the server does.
     let mut leaver = Reading::begin(&skep, "/9000000");
     leaver.read(1000);
     drop(leaver);
@@ -303,14 +303,14 @@ fn a_copy_goes_on_when_its_client_leaves() {
     gate.open();
 }
 
-/// One that stands still, with a body of which sockets and the memory of one body hold a part only.
+/// A client that does not read, with a body that exceeds socket buffers and the memory of one body.
 fn slow_leader(skep: &Skep) -> RawClient {
     let mut leader = skep.connect();
     leader.ask("/4000000");
     leader
 }
 
-/// Clients that ask for the same.
+/// Clients that request the same body.
 fn who_wait(skep: &Skep, metrics: &FreePort) -> Vec<RawClient> {
     let mut others: Vec<_> = (0..3).map(|_| skep.connect()).collect();
     for client in &mut others {
@@ -329,7 +329,7 @@ fn a_slow_client_holds_up_nobody_where_there_is_a_spool() {
     let spool = format!("[spool]\nfolder = \"{}\"\n", folder.path("spool").display());
     let (skep, metrics) = measured(&app, &spool, "");
     let leader = slow_leader(&skep);
-    // The server has written all but the end, which the leader has not read.
+    // The server has written everything but the end, and the leader has read nothing.
     assert_eq!(next(&told), 1);
     let others = who_wait(&skep, &metrics);
     gate.open();
@@ -353,7 +353,7 @@ fn of_who_waits_behind_a_slow_client_one_asks_for_all_where_there_is_no_room() {
     poll_until(PATIENCE, "it leads", || begun() == 1.0);
     let others = who_wait(&skep, &metrics);
     open(&gate, 4);
-    // All at once: none of them may be slow.
+    // All concurrently: none of them may be slow.
     let versions: BTreeSet<_> = thread::scope(|scope| {
         let read = |mut client: RawClient| {
             scope.spawn(move || {
@@ -365,7 +365,7 @@ fn of_who_waits_behind_a_slow_client_one_asks_for_all_where_there_is_no_room() {
         reading.into_iter().map(|it| it.join().unwrap()).collect()
     });
     assert_eq!(versions, [(2, 4_000_000)].into());
-    // And the slow one loses nothing.
+    // The slow one still receives everything.
     assert_eq!(Reading::of(leader).whole(), (1, 4_000_000));
     let reply = skep.connect().get("/4000000");
     assert!(reply.cache_status().starts_with("skep; hit"), "{}", reply.head_text());

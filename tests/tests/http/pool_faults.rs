@@ -1,5 +1,5 @@
-//! Servers of a pool that fail: what clients get, what the log and the metrics say, and that nobody
-//! else notices.
+//! Servers of a pool that fail: the client's response, the log, the metrics, and that other clients are
+//! unaffected.
 
 use std::io::Read;
 use std::net::SocketAddr;
@@ -13,14 +13,14 @@ use skep_tests::{FreePort, PATIENCE, RawClient, Site, Skep, poll_until};
 
 const MIB: usize = 1024 * 1024;
 
-/// A node with a pool, whose metrics can be read.
+/// A node with a pool, and its metrics port.
 struct Rig {
     skep: Skep,
     metrics: FreePort,
 }
 
 impl Rig {
-    /// `settings` are of the pool; checks only connect, and come once at the start.
+    /// `settings` are for the pool; health checks only connect, once at the start.
     fn new(settings: &str, servers: &[SocketAddr]) -> Self {
         let metrics = FreePort::claim();
         let servers: Vec<_> = servers.iter().map(|address| (*address, "")).collect();
@@ -46,7 +46,8 @@ impl Rig {
         self.metric("skep_pool_server_failures_total", &labels)
     }
 
-    /// One request to a server that fails: the client's status, the cause's counter, and a line.
+    /// Sends a request to a server that fails, and checks the client's status, the cause's counter, and the
+    /// log line.
     #[track_caller]
     fn assert_fails(&self, status: u16, cause: &str, told: &str) {
         self.skep.connect().get("/x").assert_status(status);
@@ -59,7 +60,7 @@ impl Rig {
     }
 }
 
-/// A server that does this with each request, and does not mind connections without one.
+/// A server that does this with each request, and ignores connections without one.
 fn failing(fail: impl Fn(&mut AppConn) + Send + Sync + 'static) -> App {
     App::start(move |conn| {
         if conn.request().is_some() {
@@ -84,7 +85,7 @@ fn a_server_that_is_down_is_503_and_named() {
 
 #[test]
 fn one_that_goes_down_is_refused_once_and_left_out() {
-    // A kept connection would outlive its port.
+    // A pooled connection would survive the closing of the port.
     let first = App::answering(|_| response(200, "Connection: close\r\n", "one"));
     let second = App::answering(|_| response(200, "", "two"));
     let rig = Rig::new("policy = \"round-robin\"", &[first.address(), second.address()]);
@@ -92,7 +93,7 @@ fn one_that_goes_down_is_refused_once_and_left_out() {
     drop(first);
     for _ in 0..6 {
         let reply = rig.skep.connect().request("POST", "/", &[]);
-        // Its kept connection may still be there: a POST on that is not sent again.
+        // The pooled connection may still exist: a POST on it is not retried.
         assert!(matches!(reply.status, 200 | 502), "{}", reply.head_text());
     }
     for _ in 0..20 {
@@ -154,7 +155,7 @@ fn a_head_without_end_is_502_and_takes_no_memory() {
     let app = failing(|conn| {
         conn.send("HTTP/1.1 200 OK\r\n");
         let line = format!("X-Filler: {}\r\n", "x".repeat(1000)).repeat(100);
-        // 100 MB, if somebody takes them.
+        // 100 MB, unless the peer stops reading.
         for _ in 0..1000 {
             if !conn.send(&line) {
                 return;
@@ -183,7 +184,7 @@ fn a_body_that_breaks_off_never_looks_complete() {
         client.ask("/x");
         assert!(client.try_response().is_err(), "{cut}");
         assert_eq!(rig.failures("cut_short"), 1);
-        // To the close, for clients of HTTP/1.0: a reset says that bytes are missing.
+        // HTTP/1.0 clients read until the close: a reset indicates missing bytes.
         let mut old = rig.skep.connect();
         old.send("GET /x HTTP/1.0\r\n\r\n");
         let (_, ended) = old.read_to_end();
@@ -203,7 +204,7 @@ fn bytes_behind_a_response_reach_nobody() {
     for _ in 0..5 {
         assert_eq!(client.get("/").text(), "mine");
     }
-    // A length that is too small: what follows is no response either.
+    // A length that is too small: the bytes after it are no response either.
     let lying = App::start(|conn| {
         while conn.request().is_some() {
             conn.send(
@@ -235,7 +236,7 @@ fn what_may_have_been_done_is_not_done_twice() {
         seen.load(Ordering::SeqCst) > 0
     });
     let before = seen.load(Ordering::SeqCst);
-    // On one connection, as each worker has a rotation of its own.
+    // On one connection, as each worker has its own rotation.
     let mut client = rig.skep.connect();
     let mut statuses: Vec<u16> = (0..10).map(|_| client.request("POST", "/", &[]).status).collect();
     statuses.sort_unstable();
@@ -251,7 +252,7 @@ fn a_kept_connection_that_ended_is_replaced() {
     let ended = Arc::<AtomicUsize>::default();
     let count = Arc::clone(&ended);
     let app = App::start(move |conn| {
-        // One response each, without a word that it is the last.
+        // One response per connection, without announcing that it is the last.
         if conn.request().is_some() {
             conn.send(response(200, "", "ok"));
             conn.close();
@@ -262,7 +263,7 @@ fn a_kept_connection_that_ended_is_replaced() {
     for number in 0..20 {
         let mut client = rig.skep.connect();
         client.get("/").assert_status(200);
-        // A GET may meet the end and is sent again; a POST must see it before.
+        // A GET may encounter the end and is retried; a POST must detect it first.
         let has_ended = || ended.load(Ordering::SeqCst) > 2 * number;
         poll_until(PATIENCE, "the connection ended", has_ended);
         client.request("POST", "/", &[]).assert_status(200);
@@ -308,7 +309,7 @@ fn a_server_or_a_client_that_does_not_take_its_bytes_holds_no_memory() {
                 }
             }
         }
-        // It takes nothing of the body.
+        // It reads nothing of the body.
         Some(_) => std::thread::sleep(Duration::from_secs(3)),
         None => {}
     });
@@ -334,7 +335,7 @@ fn a_server_or_a_client_that_does_not_take_its_bytes_holds_no_memory() {
     writing.join().unwrap();
     let grown = rig.skep.rss_bytes().saturating_sub(before);
     assert!(grown < 16 * MIB as u64, "{} KiB", grown / 1024);
-    // The reader gets every byte yet.
+    // The reader still receives every byte.
     let mut left = BODY - reader.take_buffered(BODY).len();
     let mut buffer = vec![0; MIB];
     while left > 0 {
@@ -355,7 +356,7 @@ fn a_slow_upload_is_the_clients_fault() {
         client.send(byte);
     }
     client.response().assert_status(200);
-    // One that breaks off inside its body is no failure of the server.
+    // A client that disconnects within its body is no failure of the server.
     let mut gone = rig.skep.connect();
     gone.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nx");
     drop(gone);
@@ -374,7 +375,7 @@ fn a_slow_upload_of_a_small_body_holds_no_server() {
     for client in &mut slow {
         client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nsl");
     }
-    // On the connections of both workers, behind them.
+    // On the connections of both workers, after the slow clients.
     for _ in 0..8 {
         skep.connect().get("/").assert_status(200);
     }
@@ -414,7 +415,7 @@ fn a_client_that_leaves_frees_its_server() {
     assert_eq!((count(&asked), &pool()["servers"][0]["failures_total"]), (1, &0.into()));
 }
 
-/// Whatever of the response has come, and whatever the client has sent ahead.
+/// Whatever was received of the response, and whatever the client has pipelined.
 #[test]
 fn a_client_that_leaves_is_seen_behind_what_it_sent_ahead() {
     let gone = Arc::<AtomicUsize>::default();
@@ -463,7 +464,7 @@ fn a_client_that_leaves_is_seen_behind_what_it_sent_ahead() {
     poll_until(PATIENCE, "the server is free", || in_use() == [0, 0]);
 }
 
-/// What was sent ahead is still read, however much it is.
+/// Pipelined requests are read later, regardless of their size.
 #[test]
 fn requests_sent_ahead_while_a_server_works_are_answered() {
     const BODY: usize = 300 * 1024;
@@ -494,7 +495,7 @@ fn requests_sent_ahead_while_a_server_works_are_answered() {
     }
 }
 
-/// A path's parameters may hold a session's id.
+/// A path's parameters may contain a session ID.
 #[test]
 fn the_log_names_no_session() {
     let app = failing(|conn| conn.reset());
@@ -532,7 +533,7 @@ fn nginx_answers_as_an_application() {
         port.address()
     );
     folder.write("nginx.conf", conf);
-    // Ends with this thread, also where the test fails.
+    // Ends with this thread, even if the test fails.
     let started = Command::new("setpriv")
         .args(["--pdeathsig", "KILL", "nginx", "-p", &root, "-c", &format!("{root}/nginx.conf")])
         .stderr(Stdio::null())

@@ -1,4 +1,4 @@
-//! `skep pool add` and `skep pool remove`: servers that come and go while requests are in work.
+//! `skep pool add` and `skep pool remove`: servers are added and removed while requests are in progress.
 
 use std::net::SocketAddr;
 use std::thread;
@@ -27,7 +27,7 @@ fn add(skep: &Skep, name: &str, address: SocketAddr, more: &[&str]) -> Finished 
     skep.command(&[&["pool", "add", "app", name, &address.to_string()], more].concat())
 }
 
-/// The node's view of a server; nothing if it has none of that name.
+/// Returns the node's status of a server; null if it has none of that name.
 fn server(skep: &Skep, name: &str) -> serde_json::Value {
     let listed = done(skep, &["pool", "list", "--json"]);
     let listed: serde_json::Value = serde_json::from_str(&listed).unwrap();
@@ -35,7 +35,7 @@ fn server(skep: &Skep, name: &str) -> serde_json::Value {
     servers.iter().find(|it| it["name"] == name).cloned().unwrap_or_default()
 }
 
-/// Who answers, in the order of names.
+/// Returns the names of the answering servers, sorted.
 fn answers(skep: &Skep) -> Vec<String> {
     let mut answers: Vec<_> = (0..6).map(|_| skep.connect().get("/").text()).collect();
     answers.sort_unstable();
@@ -64,13 +64,13 @@ fn a_server_that_is_added_is_checked_first_and_stays_through_reloads() {
     ] {
         assert_eq!(added[key], value, "{key}");
     }
-    // The file says something else of the pool, and nothing of it.
+    // The file changes the pool, but does not contain this server.
     skep.reconfigure_of(&config(&[(one.address(), "weight = 2")]));
     done(&skep, &["reload"]);
     let after = server(&skep, "x2");
     assert_eq!((&after["state"], &after["weight"]), (&"up".into(), &3.into()));
     assert_eq!(after["slots"], 700);
-    // The file names it: it is the file's from then on.
+    // Once the file contains the server, the file determines its settings.
     let filed = config(&[(one.address(), "weight = 2")])
         + &format!("[[pool.server]]\nname = \"x2\"\naddress = \"{}\"\n", two.address());
     skep.reconfigure_of(&filed);
@@ -105,12 +105,12 @@ fn a_server_that_is_removed_ends_its_requests_and_does_not_come_back() {
     assert_eq!(answers(&skep), ["one"]);
     let again = skep.command(&["pool", "resume", "app", "s1"]);
     assert!(again.code == Some(1) && again.stderr.contains("removed"), "{}", again.stderr);
-    // The file still has it.
+    // The file still contains it.
     done(&skep, &["reload"]);
     assert_eq!(server(&skep, "s1")["state"], "removing");
     thread::scope(|scope| {
         let waiting = scope.spawn(|| {
-            // The waiter is told when its last request has ended.
+            // The command returns when the server's last request has ended.
             done(&skep, &["pool", "remove", "app", "s1", "--wait"])
         });
         assert_eq!(server(&skep, "s1")["connections"], 1);
@@ -120,7 +120,7 @@ fn a_server_that_is_removed_ends_its_requests_and_does_not_come_back() {
     assert_eq!(waits.response().text(), "slow");
     done(&skep, &["reload"]);
     assert!(server(&skep, "s1").is_null());
-    // By a command it does.
+    // A command can add it again.
     assert_eq!(add(&skep, "s1", slow.address(), &[]).code, Some(0));
     poll_until(PATIENCE, "it is back", || server(&skep, "s1")["state"] == "up");
 }
@@ -146,16 +146,17 @@ fn what_cannot_be_added_or_removed_is_said() {
     assert!(usage.code == Some(2), "{}", usage.stderr);
     assert!(usage.stderr.contains("an IP address and a port"), "{}", usage.stderr);
     assert_eq!(answers(&skep), ["one"]);
-    // Not the last once another one is there, and then that one is.
+    // With another server it is no longer the last one, but then the other one is.
     assert_eq!(add(&skep, "x", two.address(), &[]).code, Some(0));
     done(&skep, &["pool", "remove", "app", "s1", "--wait"]);
     refused(&["pool", "remove", "app", "x"], "the last server of pool app");
     poll_until(PATIENCE, "the other one answers", || answers(&skep) == ["two"]);
-    // A reload would take it for that of the file.
+    // A reload would mistake it for that of the file.
     refused(&["pool", "add", "app", "s1", "127.0.0.1:9"], "the config has a server \"s1\" at");
 }
 
-/// All nodes count the requests at an address; two pools at one are told apart by the order of the config.
+/// All nodes count the requests at an address; two pools with the same address are distinguished by their
+/// order in the config.
 #[test]
 fn an_address_is_added_to_one_pool_only() {
     let (one, two) = (named("one"), named("two"));

@@ -1,4 +1,4 @@
-//! The queue of a pool: who waits for a server, for how long, and that nobody else waits for them.
+//! The queue of a pool: which requests wait for a server, for how long, and that others do not wait for them.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -8,8 +8,8 @@ use skep_tests::{PATIENCE, Skep, poll_until};
 
 use crate::pools::{Gate, pool_lines};
 
-/// A server that answers with `name`; requests for `/slow` pass the gate first, and checks, for
-/// `/health`, the other.
+/// A server that answers with `name`; requests for `/slow` pass the first gate, and health checks, for
+/// `/health`, the second.
 fn server(name: &'static str, slow: &Gate, health: Option<&Gate>) -> App {
     let (slow, health) = (slow.clone(), health.cloned());
     App::answering(move |request| {
@@ -28,7 +28,7 @@ fn node(settings: &str, servers: [(&App, &str); 2]) -> Skep {
     Skep::node_of(&format!("pool = \"app\"\n{}", pool_lines(settings, &servers)))
 }
 
-/// Until both servers answer.
+/// Waits until both servers answer.
 fn wait_up(skep: &Skep) {
     let mut seen = [false; 2];
     poll_until(PATIENCE, "both servers are up", || {
@@ -44,7 +44,7 @@ fn waiting(skep: &Skep) -> u64 {
     listed[0]["queued_requests"].as_u64().expect("a number")
 }
 
-/// Whether the server that takes one request has one.
+/// Whether the server with a limit of one request has one.
 fn is_full(skep: &Skep) -> bool {
     skep.command(&["pool", "list"]).stdout.contains("1/1 ")
 }

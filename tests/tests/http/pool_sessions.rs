@@ -1,4 +1,4 @@
-//! Sessions of a pool that were seen lately, by networks of their clients.
+//! Recent sessions of a pool, by network of their clients.
 
 use serde_json::{Value, json};
 use skep_tests::app::{App, response};
@@ -6,7 +6,7 @@ use skep_tests::{FreePort, RawClient, Skep, SourceAddress, promtool};
 
 use crate::pools::{Chain, pool_lines};
 
-/// A node, and clients with addresses of their own.
+/// A node, and clients with unique addresses.
 struct Rig {
     app: App,
     node: Skep,
@@ -15,23 +15,23 @@ struct Rig {
 }
 
 impl Rig {
-    /// `pool` are settings of the pool, with its tables; `site` are those of the site.
+    /// `pool` contains settings of the pool, with its tables; `site` those of the site.
     fn new(site: &str, pool: &str) -> Self {
         let app = App::answering(|_| response(200, "Cache-Control: max-age=60\r\n", "ok"));
         let (metrics, clients) = (FreePort::claim(), [(); 3].map(|()| SourceAddress::new()));
-        // Counts are estimates: under a key of chance two of few sessions are one, now and then.
+        // Counts are estimates: under a random key, two of few sessions would occasionally collide.
         let node =
             Skep::node_with_key_of(&settings(&app, &metrics, site, pool, &networks(&clients)));
         Self { app, node, metrics, clients }
     }
 
-    /// A request of a client with these fields.
+    /// Sends a request of a client with these fields.
     fn ask(&self, client: &SourceAddress, target: &str, fields: &[(&str, &str)]) {
         let mut connection = client.connect(self.node.address());
         connection.request("GET", target, fields).assert_status(200);
     }
 
-    /// What the node tells of the sessions of its pool.
+    /// Returns the node's report of the sessions of its pool.
     fn sessions(&self) -> Value {
         let of = |arguments: &[&str]| -> Value {
             serde_json::from_str(&done(&self.node, arguments)).unwrap()
@@ -45,7 +45,7 @@ impl Rig {
         own.clone()
     }
 
-    /// The line of the sessions below the pool's servers.
+    /// Returns the line with sessions, below the pool's servers.
     fn line(&self) -> String {
         let table = done(&self.node, &["status", "--pools"]);
         let last = table.lines().last().expect("a line").trim_start().to_owned();
@@ -53,7 +53,7 @@ impl Rig {
         last
     }
 
-    /// The value of the metric by network.
+    /// Returns the value of the metric for a network.
     fn metric(&self, network: &str) -> Option<u64> {
         let text = RawClient::connect(self.metrics.address()).get("/metrics").text();
         let sample = format!("skep_pool_sessions{{pool=\"app\",network=\"{network}\"}} ");
@@ -68,7 +68,7 @@ fn settings(app: &App, metrics: &FreePort, site: &str, pool: &str, tables: &str)
     format!("pool = \"app\"\n{site}\n{metrics}{pool}{tables}")
 }
 
-/// The first client is on campus; the second, too, but in the library.
+/// The first client is on campus; the second one too, but in the library.
 fn networks([_, second, _]: &[SourceAddress; 3]) -> String {
     let library = format!("networks = [\"{}\"]", second.address());
     network("campus", "networks = [\"127.0.0.0/8\", \"2001:db8::/32\"]")
@@ -96,7 +96,7 @@ fn sessions_are_counted_once_by_the_network_of_their_client() {
     let [first, second, third] = &rig.clients;
     for (client, id) in [
         (first, "a.s1"),
-        // Another server continues it.
+        // The same session at another server.
         (first, "a.s2"),
         (first, "b"),
         (second, "c.s1"),
@@ -106,7 +106,7 @@ fn sessions_are_counted_once_by_the_network_of_their_client() {
         rig.ask(client, "/", &[("Cookie", &format!("x=1; JSESSIONID={id}"))]);
     }
     rig.ask(second, "/page;jsessionid=e.s1", &[]);
-    // No session; and a client of unknown origin may not say where it is.
+    // Requests without a session do not count, and a client that is not trusted cannot specify its address.
     rig.ask(first, "/", &[("Cookie", "x=2")]);
     rig.ask(third, "/", &[("Cookie", "JSESSIONID=f"), ("X-Forwarded-For", "192.0.2.1")]);
     let wanted = by_network(&[("campus", 4), ("library", 2), ("other", 0)]);
@@ -117,7 +117,7 @@ fn sessions_are_counted_once_by_the_network_of_their_client() {
     assert_eq!(rig.line(), wanted);
     let metrics = ["campus", "library", "other", "lab"].map(|network| rig.metric(network));
     assert_eq!(metrics, [Some(4), Some(2), Some(0), None]);
-    // Ids are shown nowhere.
+    // Session IDs are not shown anywhere.
     let shown = done(&rig.node, &["status", "--json"]);
     assert!(!shown.contains("sketch") && !shown.contains("d.s1"), "{shown}");
 
@@ -127,7 +127,7 @@ fn sessions_are_counted_once_by_the_network_of_their_client() {
     done(&rig.node, &["reload"]);
     rig.ask(second, "/", &[("Cookie", "JSESSIONID=g")]);
     rig.ask(first, "/", &[("Cookie", "JSESSIONID=a.s1")]);
-    // What was counted under a name that is still there stays.
+    // Counts under a name that still exists are kept.
     let wanted = "sessions in the last 30 min: 4 (lab 1, library 2, other 1)";
     assert_eq!(rig.line(), wanted);
     assert_eq!((rig.metric("lab"), rig.metric("campus")), (Some(1), None));
@@ -157,7 +157,7 @@ fn a_trusted_proxy_says_where_a_client_is_and_the_cache_answers_sessions_too() {
     let [proxy, library, _] = &rig.clients;
     let library = library.address().to_string();
     for (user, from) in [
-        // Once by the server, then out of memory.
+        // First from the server, then from memory.
         ("ann", &*library),
         ("ben", &*library),
         ("cat", "192.0.2.1"),

@@ -1,4 +1,4 @@
-//! `skep pool test`: a request to one server, and what it answered.
+//! `skep pool test`: sends a request to one server, and shows the answer.
 
 use skep_tests::app::{App, response};
 use skep_tests::{FreePort, Skep};
@@ -51,7 +51,7 @@ fn one_server_is_asked_and_its_answer_is_shown_with_its_times() {
     assert!(shown.contains("status 200, 5 bytes") && shown.ends_with("\nab.cd\n"), "{shown:?}");
     let (_, shown, _) = test(&skep, &["s1", "--path", "/early"]);
     assert!(shown.contains("status 204, 0 bytes"), "{shown}");
-    // Marks of direction, and what has no width: they hide or reorder what is around them.
+    // Bidirectional controls and zero-width characters: they hide or reorder the text around them.
     let (_, shown, _) = test(&skep, &["s1", "--path", "/odd"]);
     assert!(shown.ends_with("\nx.y.z \u{e9}\u{301}\".31m\n"), "{shown:?}");
     let (_, json, _) = test(&skep, &["s1", "--path", "/odd", "--json"]);
@@ -60,7 +60,7 @@ fn one_server_is_asked_and_its_answer_is_shown_with_its_times() {
     assert_eq!(parsed["body"], "x\u{202e}y\u{200b}z \u{e9}\u{301}\"\u{9b}31m");
     let (code, _, error) = test(&skep, &["s1", "--path", "/fails"]);
     assert!(code == Some(1) && error.contains("s1 answered 503"), "{error}");
-    // By its checks: a connection, and nothing else.
+    // With the pool's health check, which only connects.
     let (code, shown, _) = test(&skep, &["s1", "--health"]);
     assert!(code == Some(0) && shown.starts_with(&format!("s1 at {}: a check\n", app.address())));
     assert!(shown.ends_with("\ncheck: good\n") && !shown.contains("status"), "{shown}");
@@ -69,7 +69,7 @@ fn one_server_is_asked_and_its_answer_is_shown_with_its_times() {
     let (_, json, _) = test(&skep, &["s1", "--json"]);
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!((&json["status"], &json["error"]), (&200.into(), &serde_json::Value::Null));
-    // A drained one is asked all the same, and nothing of this counts.
+    // A drained server is tested all the same, and the test is not counted.
     skep.command(&["pool", "drain", "app", "s1"]);
     assert_eq!(test(&skep, &["s1"]).0, Some(0));
     let listed = skep.command(&["pool", "list", "--json"]).stdout;

@@ -1,4 +1,4 @@
-//! Pools: what servers of an application get, and what clients get of them.
+//! Pools: the requests that application servers receive, and the responses of clients.
 
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use skep_tests::app::{App, AppRequest, response};
 use skep_tests::{FreePort, PATIENCE, RawClient, Response, Site, Skep, SourceAddress, poll_until};
 
-/// Lines of a config: a pool of these servers, with further settings of each.
+/// Returns config lines of a pool with these servers, with further settings of each.
 pub(super) fn pool_lines(settings: &str, servers: &[(SocketAddr, &str)]) -> String {
     let mut lines = format!("[[pool]]\nname = \"app\"\n{settings}\n");
     for (number, (address, of_server)) in (1..).zip(servers) {
@@ -18,20 +18,20 @@ pub(super) fn pool_lines(settings: &str, servers: &[(SocketAddr, &str)]) -> Stri
     lines
 }
 
-/// A node whose site is the pool of `app`; `site` are more lines of it.
+/// A node whose site is the pool of `app`; `site` contains more lines of the site.
 fn node(app: &App, site: &str, pool: &str) -> Skep {
     let pool = pool_lines(pool, &[(app.address(), "")]);
     Skep::node_of(&format!("pool = \"app\"\n{site}\n{pool}"))
 }
 
-/// What `skep ARGUMENTS` says, which succeeds.
+/// Returns the output of `skep ARGUMENTS`, which must succeed.
 fn done(skep: &Skep, arguments: &[&str]) -> String {
     let finished = skep.command(arguments);
     assert_eq!(finished.code, Some(0), "{}", finished.stderr);
     finished.stdout
 }
 
-/// A server that answers 200 and tells what it got.
+/// A server that answers 200 and reports the requests it receives.
 fn telling() -> (App, Receiver<AppRequest>) {
     let (tell, told) = sync_channel(64);
     let app = App::answering(move |received| {
@@ -86,12 +86,12 @@ fn requests_pass_with_all_that_is_meant_for_the_application() {
     for gone in ["x-hop", "keep-alive", "connection"] {
         assert_eq!(reply.header(gone), None, "{gone}");
     }
-    // The same again reaches the application again: nothing of it is kept.
+    // A repeated request reaches the application again: nothing is stored.
     for _ in 0..2 {
         client.get("/same").assert_status(200);
         assert_eq!(next(&told).line(), "GET /same HTTP/1.1");
     }
-    // A check, and one that is kept for all requests.
+    // A health check, and a pooled connection for all requests.
     poll_until(PATIENCE, "the check is accepted, too", || app.connections() == 2);
 }
 
@@ -109,7 +109,7 @@ fn all_methods_pass_but_trace() {
     head.assert_status(200).assert_header("content-length", "6");
     assert!(next(&told).line().starts_with("HEAD "));
     let refused = client.request("TRACE", "/x", &[]);
-    // What would pass (RFC 9110 15.5.6).
+    // The allowed methods (RFC 9110, section 15.5.6).
     refused
         .assert_status(405)
         .assert_header("allow", "GET, HEAD, POST, PUT, DELETE, OPTIONS, PATCH");
@@ -158,7 +158,7 @@ fn a_client_that_expects_100_is_told_to_go_on_and_hints_pass() {
     let hint = client.response();
     hint.assert_status(103).assert_header("link", "</a.css>");
     assert_eq!(client.response().assert_status(200).text(), "ok");
-    // A client of HTTP/1.0 would take a hint for the response.
+    // An HTTP/1.0 client would mistake an interim response for the final one.
     let mut old = skep.connect();
     old.send("GET / HTTP/1.0\r\n\r\n");
     old.response().assert_status(200);
@@ -176,7 +176,7 @@ fn clients_of_http_1_0_get_bodies_without_length_to_the_close() {
     let reply = client.send("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n").response();
     assert_eq!((reply.text().as_str(), reply.says_close()), ("ok", true));
     client.assert_closed();
-    // And what a server ends by closing is in chunks for others.
+    // A response that the server ends by closing is sent in chunks to other clients.
     let until_close = App::start(|conn| {
         if conn.request().is_some() {
             conn.send("HTTP/1.0 200 OK\r\n\r\nall of it");
@@ -235,7 +235,7 @@ fn events_arrive_while_the_server_still_writes() {
     };
     let mut text = String::new();
     read_until("data: 1\n\n", &mut text);
-    // For far longer than a body may stall: events come when there are some.
+    // Far longer than the stall timeout of bodies: events are sent only when they occur.
     std::thread::sleep(std::time::Duration::from_millis(400));
     gate.open();
     read_until("data: 2\n\n", &mut text);
@@ -263,14 +263,14 @@ fn connections_are_upgraded_and_both_sides_end_apart() {
     let upgrade = "GET /chat HTTP/1.1\r\nHost: a\r\nConnection: keep-alive, Upgrade\r\n\
                    Upgrade: websocket\r\nSec-WebSocket-Key: x\r\n\r\n";
     let mut client = skep.connect();
-    // Bytes behind the head wait for the 101.
+    // Bytes after the head are held back until the 101.
     client.send([upgrade, "echo"].concat());
     let reply = client.response();
     reply.assert_status(101).assert_header("upgrade", "websocket");
     reply.assert_header("sec-websocket-accept", "x").assert_header("connection", "upgrade");
     client.finish_sending();
     assert_eq!(String::from_utf8(client.read_to_close()).unwrap(), "hiechothe last words");
-    // Where a route does not allow it, the request is one like any other.
+    // If a route does not allow upgrades, the request is treated like any other.
     let (plain, told) = telling();
     let skep = node(&plain, "forward.upgrade = false", "");
     skep.connect().send(upgrade).response().assert_status(200);
@@ -343,7 +343,7 @@ fn what_is_no_file_goes_to_the_pool() {
     assert_eq!(next(&told).line(), "POST /a.css HTTP/1.1");
 }
 
-/// What the node says of its only pool.
+/// Returns the status of the node's only pool.
 pub(super) fn pool_of(skep: &Skep) -> serde_json::Value {
     let listed = done(skep, &["pool", "list", "--json"]);
     serde_json::from_str::<serde_json::Value>(&listed).unwrap()[0].clone()
@@ -372,7 +372,7 @@ fn requests_wait_for_a_server_with_room_and_not_for_ever() {
     }
     let refused = clients[4].get("/4");
     refused.assert_status(503).assert_header("retry-after", "1");
-    // One that leaves gives its place away once its turn comes.
+    // A request whose client has left is skipped when its turn comes.
     for (number, client) in clients.iter_mut().enumerate().take(4) {
         gate.open();
         assert_eq!(client.response().assert_status(200).text(), "ok", "{number}, in their order");
@@ -424,7 +424,7 @@ fn servers_are_drained_resumed_and_changed_by_reload() {
     skep.reconfigure_of(&format!("root = \"{}\"", Site::new().root().display()));
 }
 
-/// A dispatcher before a node with a pool.
+/// A dispatcher in front of a node with a pool.
 pub(super) struct Chain {
     pub(super) gate: Skep,
     pub(super) node: Skep,
@@ -437,7 +437,7 @@ impl Chain {
         Self::of(app, dispatch, "", "")
     }
 
-    /// The same with further settings of the pool, and tables.
+    /// Like `new`, with further settings of the pool, and further tables.
     pub(super) fn of(app: &App, dispatch: &str, pool: &str, tables: &str) -> Self {
         let [gate, node, metrics] = [(); 3].map(|()| FreePort::claim());
         let folder = Site::new();

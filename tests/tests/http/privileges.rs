@@ -1,5 +1,5 @@
-//! Started as root: who serves then, what is left of root, and what is said where
-//! that user cannot read or write what it must.
+//! Started as root: the user that serves then, the remaining root privileges, and the messages if that user
+//! cannot read or write what it must.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -50,8 +50,7 @@ struct Machines {
 }
 
 impl Machines {
-    /// A dispatcher and a node that share memories and tell of their load; `lines` come
-    /// before all tables.
+    /// A dispatcher and a node that share caches and report their load; `lines` precede all tables.
     fn new(dispatch: &str, lines: &str) -> Self {
         let site = site();
         let folder = Site::guarded().with("key", [b'k'; 32]);
@@ -92,7 +91,7 @@ impl Machines {
     }
 }
 
-/// One line that has all of this, and code 1.
+/// Asserts that the output is one line that contains all of this, and the exit code is 1.
 #[track_caller]
 fn assert_sentence(finished: &Finished, words: &[&str]) {
     assert_eq!(finished.code, Some(1), "{}", finished.stderr);
@@ -121,7 +120,7 @@ fn so_are_dispatchers_and_nodes_of_proxies_and_redirects() {
     }
     for dispatch in ["proxy", "redirect"] {
         let machines = Machines::new(dispatch, "");
-        // Groups of who starts it are not those of who serves.
+        // The groups of the starting user must not be kept.
         let wrapper = ["setpriv", "--groups=4,24,27"];
         let (node, gate) = (machines.run("comb", &wrapper), machines.run("gate", &wrapper));
         poll_until(PATIENCE, "the node is up", || {
@@ -145,7 +144,7 @@ fn so_is_all_that_skep_up_starts_also_what_it_starts_again() {
     }
     for dispatch in ["proxy", "redirect"] {
         let site = site();
-        // Root alone may take such a port; nobody else has this address.
+        // Only root can bind such a port; no other test uses this address.
         let listen = format!("{}:80", SourceAddress::new().address());
         let arguments =
             ["--nodes", "2", "--dispatch", dispatch, "--threads", "1", "--listen", &listen];
@@ -163,7 +162,7 @@ fn so_is_all_that_skep_up_starts_also_what_it_starts_again() {
         let dispatcher = before.iter().find(|pid| command_line(**pid).contains("dispatcher"));
         rustix::process::kill_process(*dispatcher.unwrap(), Signal::KILL).unwrap();
         let address = listen.parse().unwrap();
-        // Its socket listens while it is root still; who answers has dropped that.
+        // Its socket is bound before it drops root; a process that answers has dropped it.
         poll_until(PATIENCE, "the dispatcher is back", || {
             servers().len() == 3 && servers() != before && answers(address)
         });
@@ -188,7 +187,7 @@ fn the_config_names_the_user_and_every_group() {
     }
     drop(node);
 
-    // Root, if it must be, is root without any capability.
+    // If the user must be root, it is root without capabilities.
     let machines = Machines::new("proxy", "[machine]\nuser = \"root\"");
     let node = machines.run("comb", &["setpriv", "--groups=4,24,27"]);
     for thread in threads(node.pid()) {
@@ -225,7 +224,7 @@ fn capabilities_of_the_service_manager_go_once_they_were_used() {
     poll_until(PATIENCE, "it listens", || RawClient::try_connect(address).is_ok());
     RawClient::connect(address).get("/a.txt").assert_status(200);
     for thread in threads(skep.pid()) {
-        // Who was not root could not give up the bounding set, and cannot use it.
+        // A process that was not root cannot drop the bounding set, and cannot use it.
         let [inheritable, permitted, effective, _, ambient] = thread.capabilities;
         assert_eq!([inheritable, permitted, effective, ambient], [0; 4], "{thread:?}");
         assert!(thread.no_new_privs, "{thread:?}");
@@ -248,11 +247,11 @@ fn what_that_user_cannot_read_or_write_is_a_sentence_at_the_start() {
     let free = ["--listen", "127.0.0.1:0"];
     for command in [&["serve", root][..], &["up", root, "--nodes", "1", "--admin", "off"]] {
         assert_sentence(&run_to_end(&[command, &free].concat()), &closed);
-        // And what it says helps.
+        // The suggested option works.
         let as_root = Skep::start(&[command, &free, &["--user", "root"]].concat());
         poll_until(PATIENCE, "root reads it", || as_root.stdout_text().contains(" on http://"));
     }
-    // A folder on the way is the one that is named.
+    // The message names the parent folder that is inaccessible.
     let below = site.path("below");
     fs::create_dir(&below).unwrap();
     let on_the_way = [text(&below), &format!("{root} belongs to root")];
@@ -272,7 +271,7 @@ fn what_that_user_cannot_read_or_write_is_a_sentence_at_the_start() {
     set_mode(&config, 0o600);
     assert_sentence(&machines.fail("comb"), &["config", text(&config), user, "chmod o+r"]);
     set_mode(&config, 0o644);
-    // The key is read by root: that it is root's alone is as it should be.
+    // The key is read while it is still root: it may belong to root alone.
     machines.run("comb", &[]).connect().get("/a.txt").assert_status(200);
 }
 
@@ -298,7 +297,7 @@ fn logs_are_rotated_and_configs_reloaded_by_that_user() {
         assert_eq!(fs::metadata(&log).unwrap().uid(), server());
         assert_serves(node.pid(), &[]);
     }
-    // A site that it may not read is refused, and the old one stays.
+    // A site that it may not read is refused, and the old config remains active.
     if is_root() {
         let closed = folder.path("closed");
         fs::create_dir(&closed).unwrap();
@@ -318,7 +317,7 @@ fn logs_are_rotated_and_configs_reloaded_by_that_user() {
     }
 }
 
-/// The kernel restricts writing to the folders that there were at the start (Landlock), not to their names.
+/// The kernel restricts writing to the folders that existed at the start (Landlock), not to their names.
 #[test]
 fn another_folder_in_the_place_of_the_logs_is_not_written_to() {
     let (site, folder) = (site(), Site::new());

@@ -1,4 +1,4 @@
-//! `skep probe` against Skep: what it measures of a cluster, what it prints, and what it refuses.
+//! `skep probe` against Skep: what it measures of a cluster, its output, and what it refuses.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -35,7 +35,7 @@ fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// The lines of JSON that a run has printed: its samples, and what it says at its end.
+/// Parses the JSON lines of a run: its samples, and its summary at the end.
 fn samples(stdout: &str) -> (Vec<Value>, Value) {
     let mut lines: Vec<Value> =
         stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -176,7 +176,8 @@ fn https_needs_certificates_to_verify_by_and_http_does_not() {
     assert!(measured.code == Some(0) && measured.stdout.contains(" 200 "), "{measured:?}");
 }
 
-/// As behind `| less`: nobody reads what the run prints. The first signal ends it in good order, or the second one at once.
+/// As behind `| less`, which does not read the output. The first signal ends the run in an orderly way, or
+/// the second one at once.
 #[test]
 fn an_output_that_nobody_reads_keeps_no_process() {
     let (site, folder) = (site(), Folder::new());

@@ -14,7 +14,7 @@ const MODIFIED: &str = "Tue, 10 Oct 2000 13:55:36 GMT";
 const BEFORE: &str = "Tue, 10 Oct 2000 13:55:35 GMT";
 const AFTER: &str = "Tue, 10 Oct 2000 13:55:37 GMT";
 
-/// A site with `/f` of [`LEN`] bytes from [`MODIFIED`].
+/// Starts a site with `/f` of [`LEN`] bytes, modified at [`MODIFIED`].
 fn server() -> (Site, Skep) {
     let site = Site::new().with_large("f", LEN).with("empty", "");
     for name in ["f", "empty"] {
@@ -102,7 +102,7 @@ fn ranges_are_for_get_only() {
     response.assert_status(200).assert_header("content-length", "1000");
 }
 
-/// Parts of a `multipart/byteranges` body: Content-Range and bytes.
+/// Parses the parts of a `multipart/byteranges` body: Content-Range and bytes.
 fn parts(response: &Response) -> Vec<(String, Vec<u8>)> {
     let content_type = response.header("content-type").unwrap();
     let boundary = content_type.strip_prefix("multipart/byteranges; boundary=").unwrap();
@@ -191,7 +191,7 @@ fn a_range_with_if_range_holds_for_the_same_version_only() {
         (etag.as_str(), 206),
         ("\"other\"", 200),
         (weak.as_str(), 200),
-        // RFC 9110 8.8.2.2: a file may have been written twice within the second that its date names.
+        // RFC 9110, section 8.8.2.2: a file may have been written twice within the second of its date.
         (MODIFIED, 200),
         (BEFORE, 200),
         (AFTER, 200),
@@ -206,8 +206,8 @@ fn a_range_with_if_range_holds_for_the_same_version_only() {
     alone.assert_status(200);
 }
 
-/// RFC 9110 8.8.2.2: what may still change within the second that its date names is
-/// not pinned by that date.
+/// RFC 9110, section 8.8.2.2: a date whose second has not ended is no strong validator, as the file may still
+/// change within it.
 #[test]
 fn a_date_that_is_not_over_pins_no_version() {
     let site = Site::new().with_large("f", LEN);
@@ -271,7 +271,7 @@ fn not_modified_has_the_fields_of_200_and_no_body() {
     let response = client.request("GET", "/f", &[("If-None-Match", etag)]);
     response.assert_status(304);
     for name in ["etag", "last-modified", "cache-control", "vary"] {
-        // RFC 9110 15.4.5: those a 200 would have.
+        // RFC 9110, section 15.4.5: the fields that a 200 would have.
         assert_eq!(response.header(name), whole.header(name), "{name}");
     }
     assert!(response.header("date").is_some());
@@ -285,12 +285,12 @@ fn conditions_together_in_the_order_of_the_rfc() {
     let (_site, skep) = server();
     let etag = get(&skep, "/f", &[]).header("etag").unwrap().to_owned();
     let cases: &[(&[(&str, &str)], u16)] = &[
-        // RFC 9110 13.2.2: If-Match before If-None-Match.
+        // RFC 9110, section 13.2.2: If-Match before If-None-Match.
         (&[("If-Match", "\"x\""), ("If-None-Match", &etag)], 412),
         (&[("If-Match", &etag), ("If-None-Match", &etag)], 304),
-        // 13.1.4: no If-Unmodified-Since beside If-Match.
+        // Section 13.1.4: If-Unmodified-Since is ignored with If-Match.
         (&[("If-Match", &etag), ("If-Unmodified-Since", BEFORE)], 200),
-        // 13.1.3: no If-Modified-Since beside If-None-Match.
+        // Section 13.1.3: If-Modified-Since is ignored with If-None-Match.
         (&[("If-None-Match", "\"x\""), ("If-Modified-Since", AFTER)], 200),
         (&[("If-None-Match", &etag), ("If-Modified-Since", BEFORE)], 304),
         // Conditions before ranges.

@@ -1,4 +1,4 @@
-//! The recorder in real processes: one file of a cluster and a probe, and files that cannot be written to.
+//! The recorder in real processes: a shared file of a cluster and a probe, and files that cannot be written.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{FileExt, PermissionsExt};
@@ -10,7 +10,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 use skep_tests::{FreePort, PATIENCE, Site, Skep, poll_until, run_to_end, skip};
 
-/// A folder that any user may write to: processes that root starts serve as another.
+/// Makes a folder that any user may write to: processes started by root serve as another user.
 fn open_folder() -> tempfile::TempDir {
     let folder = tempfile::TempDir::new().unwrap();
     fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).unwrap();
@@ -21,13 +21,13 @@ fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// Samples of recorders in a file; none if there is no file yet.
+/// Returns the recorders' samples in a file; none if it does not exist yet.
 fn recorded(path: &Path) -> Vec<Value> {
     let export = run_to_end(&["probe", "export", text(path), "--recorded", "--json"]);
     export.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// A node that records to `file` ten times a second.
+/// A node that records to `file` ten times per second.
 struct Node {
     skep: Skep,
     metrics: FreePort,
@@ -86,7 +86,7 @@ fn a_cluster_and_a_probe_write_one_file_and_a_report_draws_it() {
     let line = ["probe", "run", &url, "--out", text(&file), "--interval", "100ms", "--count", "6"];
     let run = run_to_end(&[&line[..], &["--json", "--label", "robin"]].concat());
     assert_eq!((run.code, run.stderr.as_str()), (Some(0), ""));
-    // Said by the node, not by the redirect's address.
+    // The node's own name, not the address of the redirect.
     assert!(run.stdout.contains("\"node\":\"node-1\""), "{}", run.stdout);
     skep.signal(Signal::INT);
     skep.wait_exit(PATIENCE);
@@ -149,7 +149,7 @@ fn a_file_of_somebody_else_is_left_alone_and_stops_nothing() {
     assert_eq!(fs::read(&file).unwrap(), "no database ".repeat(100).as_bytes());
 }
 
-/// A disk of 16 KiB, which then gets larger.
+/// A disk of 16 KiB, which is enlarged later.
 #[test]
 fn a_full_disk_stops_nothing_and_samples_wait_for_room() {
     let (site, folder) = (Site::new().with("a", "a"), open_folder());

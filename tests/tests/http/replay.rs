@@ -1,4 +1,4 @@
-//! `skep bench replay` and `skep policy advise`: an access log against a node, and through the simulator.
+//! `skep bench replay` and `skep policy advise`: an access log replayed against a node, and in the simulator.
 
 use std::fmt::Write;
 use std::fs;
@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use serde_json::Value;
 use skep_tests::{Finished, Skep, run_to_end};
 
-/// A folder with a log, and with a site.
+/// A folder with a log and a site.
 struct Logged {
     folder: tempfile::TempDir,
 }
@@ -72,7 +72,7 @@ fn a_log_is_asked_again_with_answers_like_its_own() {
     let ended = logged.replay(&url, "--speed 100 --json");
     assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""));
     let report = json(&ended);
-    // The file /new is not there.
+    // The file /new does not exist.
     assert_eq!((&report["succeeded"], &report["failed"]), (&7.into(), &1.into()), "{report}");
     assert_eq!(report["failures"]["status"], 1, "{report}");
     assert!(report["bytes"].as_u64().unwrap() >= 5_000 + 1_000 + 7, "{report}");
@@ -118,7 +118,7 @@ fn what_cannot_be_replayed_is_refused_with_the_reason() {
     assert!(ended.stderr.contains("say --speed"), "{}", ended.stderr);
 }
 
-/// Sixty objects of 1 MB, asked for in no order, ten times a second.
+/// Sixty objects of 1 MB, requested in random order, ten times per second.
 fn larger_than_a_memory() -> String {
     let mut state = 1_u64;
     let mut log = String::new();

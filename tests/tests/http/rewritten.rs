@@ -1,5 +1,5 @@
-//! Files that are rewritten in place while they are asked for: what a reply names a
-//! version of is of that version, and what was caught half-way is kept by nobody.
+//! Files that are rewritten in place while they are requested: a reply with a validator has the content of
+//! that version, and a partially written file is never cached.
 
 use std::fs::File;
 use std::io::Write;
@@ -13,7 +13,7 @@ use skep_tests::content::{self, assert_same};
 use skep_tests::rewrite::{rewrite, version_if_named};
 use skep_tests::{End, PATIENCE, RawClient, Response, Site, Skep, poll_until};
 
-/// The reply to a GET, if it is whole.
+/// Returns the reply to a GET, if it is complete.
 fn try_get(skep: &Skep, target: &str) -> Option<Response> {
     let mut client = RawClient::try_connect(skep.address()).ok()?;
     client.ask(target);
@@ -23,7 +23,7 @@ fn try_get(skep: &Skep, target: &str) -> Option<Response> {
 #[test]
 fn what_has_a_tag_is_one_version_while_files_are_rewritten_in_place() {
     const VERSIONS: u32 = 24;
-    // Copied, from a memory file, and of several chunks.
+    // Copied to the heap, in a memory file, and in several chunks.
     let files = [("small", 3_000), ("middle", 100_000), ("large", 900_000)];
     let site = files.iter().fold(Site::new(), |site, (name, len)| site.with_large(name, *len));
     let skep = Skep::node(site.root(), "cache_control = \"max-age=600\"");
@@ -43,7 +43,7 @@ fn what_has_a_tag_is_one_version_while_files_are_rewritten_in_place() {
             for (name, len) in files {
                 rewrite(&site.path(name), &content::version(version, len));
             }
-            // Now and then it may settle.
+            // Occasionally the file may settle.
             for (name, len) in files.iter().filter(|_| version % 6 == 0) {
                 poll_until(PATIENCE, "the new version is there to stay", || {
                     let reply = try_get(&skep, &format!("/{name}"));
@@ -65,7 +65,7 @@ fn what_has_a_tag_is_one_version_while_files_are_rewritten_in_place() {
 
 #[test]
 fn a_file_caught_empty_between_cutting_and_writing_is_waited_for() {
-    /// Well within the time for which a file is waited for.
+    /// Well below the time for which an empty file is waited for.
     const SOON: Duration = Duration::from_millis(50);
     const TURNS: usize = 5;
     let site = Site::new();
@@ -80,7 +80,7 @@ fn a_file_caught_empty_between_cutting_and_writing_is_waited_for() {
         let begun = Instant::now();
         let mut file = File::create(site.path(&name)).unwrap();
         client.ask(&format!("/{name}"));
-        // Time enough to be caught.
+        // Long enough that the server finds the file empty.
         let caught = client.stream().set_read_timeout(Some(Duration::from_millis(10)));
         caught.and_then(|()| client.stream().peek(&mut [0])).err();
         file.write_all(&bytes).unwrap();
@@ -122,7 +122,7 @@ fn what_never_settles_is_served_as_it_is_and_is_in_no_cache() {
             while !end.has_come() {
                 file.write_all(b"v").unwrap();
                 empty.set_modified(SystemTime::now()).unwrap();
-                // Many times within what it takes to settle.
+                // Much more often than a file takes to settle.
                 thread::sleep(Duration::from_millis(5));
             }
         });
@@ -142,8 +142,8 @@ fn what_never_settles_is_served_as_it_is_and_is_in_no_cache() {
     });
 }
 
-/// A folder on a file system whose clock has ticks as long as the kernel's, whatever
-/// the kernel, and a server of it. It goes with the server.
+/// A folder on a file system whose clock has ticks as long as the kernel's, on any kernel, and a server of
+/// it. Unmounted with the server.
 fn with_ticks(site: &Site) -> Option<(Skep, PathBuf)> {
     if !rustix::process::geteuid().is_root() {
         skep_tests::skip("it takes root to mount a file system");
@@ -179,7 +179,7 @@ fn a_file_rewritten_within_a_tick_of_its_file_system_is_not_mistaken_for_the_old
         std::fs::write(&path, &old).unwrap();
         let before = stamp(&path);
         client.ask(&format!("/f{number}"));
-        // Whatever has come after a while that differs from file to file.
+        // After a delay that differs from file to file, whatever was received by then.
         let begun = Instant::now();
         while begun.elapsed() < Duration::from_micros(60 * number as u64) {
             std::hint::spin_loop();

@@ -1,11 +1,11 @@
-//! What an application says of its own places, in the words of clients.
+//! URLs and cookies of an application, rewritten to the client's view.
 
 use skep_tests::app::{App, response};
 use skep_tests::{Response, Skep};
 
 use super::pools::pool_lines;
 
-/// An application whose response has the line that the query of its request says, in hexadecimal.
+/// An application whose response has the header line given in hexadecimal in the request's query.
 fn app() -> App {
     App::answering(|request| {
         let query = request.head.split([' ', '?']).nth(2).unwrap_or_default().as_bytes();

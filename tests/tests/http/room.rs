@@ -1,4 +1,4 @@
-//! A node whose memory is short: nobody keeps all of it from others for long.
+//! A node that is short of memory: no client keeps all of it from others for long.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -15,15 +15,15 @@ const LARGE: usize = 3_500_000;
 
 const STORED: &str = "skep; fwd=uri-miss; stored";
 
-/// They stand still, and are not cut off for that.
+/// Clients that do not read, but are not disconnected for that.
 const PATIENT: &str = "[timeouts]\nwrite_stall_ms = \"10m\"\n";
 
-/// What a node with a cache of so many MiB may take, beside its clients' buffers.
+/// The memory limit of a node with a cache of `size_mib` MiB, without its clients' socket buffers.
 fn bound(size_mib: u64) -> u64 {
     (size_mib + 64 + 64) * MIB
 }
 
-/// Without a version it cannot be asked for by parts: all of it is held.
+/// Without a validator it cannot be fetched in ranges: all of it is held.
 #[test]
 fn slow_readers_of_what_comes_whole_or_not_at_all_leave_room_for_others() {
     const READERS: usize = 40;
@@ -38,7 +38,7 @@ fn slow_readers_of_what_comes_whole_or_not_at_all_leave_room_for_others() {
     let readers = (0..READERS).map(|number| {
         let source = &sources[number % sources.len()];
         let mut reader = source.ask(skep.address(), "test", &format!("/slow/{number}"));
-        // Those for whom there is no room are told.
+        // Clients for which there is no memory get a 503.
         let status = reader.try_head().unwrap().status;
         assert!([200, 503].contains(&status), "{status}");
         reader
@@ -54,7 +54,7 @@ fn slow_readers_of_what_comes_whole_or_not_at_all_leave_room_for_others() {
     poll_until(PATIENCE, "it takes no more memory", || skep.memory_bytes() <= bound(16));
 }
 
-/// It sends a little of each of its objects, and then nothing.
+/// The origin sends a little of each object, and then stalls.
 #[test]
 fn an_origin_that_is_slow_leaves_room_for_other_sites() {
     const STUCK: usize = 40;
@@ -92,8 +92,8 @@ fn an_origin_that_is_slow_leaves_room_for_other_sites() {
     }
 }
 
-/// What a slow client is sent has left memory, so its origin is asked for piece after
-/// piece; every second ask fails, or breaks off.
+/// The slow client's data has been evicted, so the origin receives range after range; every second request
+/// fails, or is truncated.
 #[test]
 fn a_slow_reader_gets_every_byte_of_an_origin_that_fails_now_and_then() {
     const SIZE: usize = 2_000_000;
@@ -128,7 +128,7 @@ fn a_slow_reader_gets_every_byte_of_an_origin_that_fails_now_and_then() {
     assert!(asked > 4, "pieces were asked for: {asked}");
 }
 
-/// Pages that are made for one client count, too.
+/// Pages generated for one client count too.
 #[test]
 fn slow_readers_of_listings_have_a_share_of_memory_for_each_address() {
     const FILES: usize = 3_000;

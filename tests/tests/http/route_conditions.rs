@@ -1,4 +1,4 @@
-//! Routes that only requests with some method or header field have.
+//! Routes that apply only to requests with certain methods or header fields.
 
 use skep_tests::app::{App, response};
 use skep_tests::origin::{Answer, Origin};
@@ -9,7 +9,7 @@ fn named(name: &'static str) -> App {
     App::answering(move |received| response(200, "", format!("{name}: {}", received.line())))
 }
 
-/// A `[[pool]]` of one server.
+/// Returns a `[[pool]]` with one server.
 fn pool(name: &str, app: &App) -> String {
     let address = app.address();
     format!("[[pool]]\nname = \"{name}\"\n[[pool.server]]\nname = \"s\"\naddress = \"{address}\"\n")
@@ -35,7 +35,7 @@ fn a_route_may_demand_methods_and_fields() {
         .concat(),
     );
     let mut client = skep.connect();
-    // Twice: what is in memory obeys conditions as well.
+    // Twice: conditions also apply to objects in memory.
     for (method, fields, got) in [
         ("GET", &[][..], "file"),
         ("POST", &[], "writes: POST /api/x HTTP/1.1"),
@@ -52,9 +52,9 @@ fn a_route_may_demand_methods_and_fields() {
         let reply = client.request(method, "/api/x", fields);
         assert_eq!(reply.assert_status(200).text(), got, "{method} {fields:?}");
     }
-    // A method that no condition names has the site's folder.
+    // For a method without a condition, the site's folder is used.
     client.request("DELETE", "/api/x", &[]).assert_status(405);
-    // Shared caches between are told what has decided.
+    // Vary informs shared caches which fields the conditions depend on.
     let vary = |target: &str, fields: &[(&str, &str)]| {
         let reply = skep.connect().request("GET", target, fields);
         reply.header_all("vary").collect::<Vec<_>>().join(", ")
@@ -81,7 +81,7 @@ fn every_request_with_a_field_may_have_a_route() {
     }
 }
 
-/// The same rules as for routes without conditions, for those requests that meet them.
+/// The same rules as for routes without conditions, for the requests that meet them.
 #[test]
 fn no_spelling_leads_around_a_route_with_conditions() {
     let (guarded, open) = (named("guarded"), named("open"));
@@ -103,8 +103,8 @@ fn no_spelling_leads_around_a_route_with_conditions() {
     }
 }
 
-/// Whether a request would have another route for the index file cannot be told from a folder in memory:
-/// then it is not shown.
+/// A cached folder does not determine whether a request for the index file would use another route: then it
+/// is not shown.
 #[test]
 fn index_files_and_listings_are_not_those_of_a_route_with_conditions() {
     let site = Site::new()
@@ -129,12 +129,12 @@ fn index_files_and_listings_are_not_those_of_a_route_with_conditions() {
         let listing = skep.connect().get("/list/").text();
         assert!(listing.contains("file") && !listing.contains("page.php"), "{listing}");
     }
-    // Requests for files never are POSTs, so those do not matter.
+    // Files are never requested by POST, so this condition does not matter.
     let skep = with("methods = [\"POST\"]");
     assert_eq!(skep.connect().get("/sub/").text(), "<?php secret");
 }
 
-/// Two routes for one path, by one field: what one has got must not answer for the other.
+/// Two routes with one path, selected by a field: a response of one must not answer for the other.
 #[test]
 fn routes_of_one_path_keep_their_copies_apart() {
     let [one, two] = ["one", "two"].map(|name| {

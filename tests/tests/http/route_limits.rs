@@ -1,4 +1,4 @@
-//! Limits and times of a route's own, in place of those of its pool.
+//! Limits and timeouts of a route that override those of its pool.
 
 use std::sync::mpsc::sync_channel;
 
@@ -7,7 +7,7 @@ use skep_tests::{PATIENCE, Skep, poll_until};
 
 use crate::pools::pool_lines;
 
-/// A node with a route `/own/*`, for which `forward` says more, and `/other/*` to the same pool.
+/// A node with a route `/own/*` with the settings in `forward`, and a route `/other/*` to the same pool.
 fn node(app: &App, forward: &str) -> Skep {
     let route = |path: &str| format!("[[site.route]]\npath = \"{path}\"\npool = \"app\"\n");
     Skep::node_of(&format!(
@@ -35,7 +35,7 @@ fn bodies_over_the_routes_limit_get_413() {
     let whole = in_chunks("5\r\n01234\r\n");
     assert_eq!(post("/own/x", chunks, &whole).assert_status(200).text(), "10");
     post("/own/x", chunks, &in_chunks("6\r\n012345\r\n")).assert_status(413);
-    // Who asks first hears of it before sending anything.
+    // A client that expects 100-continue is refused before it sends the body.
     post("/own/x", &format!("{eleven}\r\nExpect: 100-continue"), "").assert_status(413);
 }
 
@@ -45,7 +45,7 @@ fn a_route_may_wait_less_for_a_response() {
     let gone = std::sync::Mutex::new(gone);
     let app = App::start(move |conn: &mut AppConn| {
         while let Some(got) = conn.request() {
-            // What `/own/` asks for is never answered.
+            // Requests for `/own/` are never answered.
             let is_answered = got.line().starts_with("GET /other/")
                 && gone.lock().unwrap().recv_timeout(PATIENCE).is_ok();
             if !is_answered || !conn.send(response(200, "", "at last")) {
@@ -83,7 +83,7 @@ fn a_body_that_takes_longer_than_the_route_allows_gets_408() {
     let (tell, told) = sync_channel(8);
     let app = App::start(move |conn: &mut AppConn| {
         let Some(head) = conn.head() else { return };
-        // A check is a connection without a request.
+        // A health check is a connection without a request.
         if head.starts_with("POST") {
             let path = head.split(' ').nth(1).unwrap().to_owned();
             let body = conn.until(b"0\r\n\r\n");
@@ -101,11 +101,11 @@ fn a_body_that_takes_longer_than_the_route_allows_gets_408() {
     let mut slow = post("/other/x");
     let mut late = post("/own/x");
     late.response().assert_status(408);
-    // The server hears of it by the end of its connection, and nobody else is late.
+    // The server notices by the end of its connection; no other request times out.
     assert_eq!(told.recv_timeout(PATIENCE).unwrap(), ("/own/x".to_owned(), false));
     assert_eq!(slow.send("0\r\n\r\n").response().assert_status(200).text(), "all");
     assert_eq!(told.recv_timeout(PATIENCE).unwrap(), ("/other/x".to_owned(), true));
-    // A small one is waited for before any server has the request: none is kept busy.
+    // A small body is received completely before a server gets the request: no slot is occupied.
     let mut small = skep.connect();
     small.send("POST /own/y HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n01234");
     small.response().assert_status(408);

@@ -1,4 +1,4 @@
-//! Routes: paths of one site that come from a folder or origins of their own.
+//! Routes: paths of one site with their own folder or origins.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -37,12 +37,12 @@ fn a_folder_and_an_origin_are_one_site() {
             assert_eq!(reply.assert_status(200).text(), body, "{target} {temperature}");
         }
     }
-    // Each by its own cache rules.
+    // Each with its own cache rules.
     client.get("/").assert_header("cache-control", "max-age=60");
     let reply = client.get("/api/x?q=1");
     reply.assert_header("cache-control", "max-age=100").assert_header("cache-status", "skep; hit");
     assert_eq!(origin.asked().len(), 5);
-    // A folder of that name is not below it.
+    // A folder with that name is not below the route.
     client.get("/api").assert_status(301).assert_header("location", "/api/");
     client.get("/apiary").assert_status(404);
 }
@@ -65,7 +65,7 @@ fn no_spelling_leads_around_a_route() {
     ] {
         assert_eq!(skep.connect().get(target).status, 403, "{target}");
     }
-    // As an origin reads them, these are below /api/; as files are read, they are not.
+    // As interpreted by an origin, these are below /api/; as paths of files, they are not.
     for target in ["/api//../b", "/api/x//../../b"] {
         let mut client = skep.connect();
         assert_eq!(client.get(target).status, 400, "{target}");
@@ -109,7 +109,7 @@ fn each_route_has_rules_of_its_own() {
     client.request("DELETE", "/app/x", &[]).assert_status(405).assert_header("x-both", "site");
 }
 
-/// The source of a page that an application makes must not be shown as the index of a folder.
+/// The source of a page that an application generates must not be served as the index of a folder.
 #[test]
 fn index_files_and_listings_keep_to_their_route() {
     let site = Site::new()

@@ -1,4 +1,5 @@
-//! `skep status --series` and `--requests`: requests over time and now, all and those to servers of pools.
+//! `skep status --series` and `--requests`: requests over time and in progress, in total and to servers of
+//! pools.
 
 use serde_json::Value;
 use skep_tests::app::{App, response};
@@ -12,7 +13,7 @@ fn series(skep: &Skep, step: &str) -> Value {
     serde_json::from_str(&shown.stdout).unwrap()
 }
 
-/// The sum of a count over all steps that are over.
+/// Returns the sum of a count over all completed steps.
 fn sum(series: &Value, what: &str) -> u64 {
     let points = series["points"].as_array().unwrap().iter();
     points.map(|point| point[what].as_u64().unwrap()).sum()
@@ -50,7 +51,7 @@ fn requests_are_counted_over_time_and_those_to_pools_beside_all() {
     assert_eq!((&fine["step_s"], &fine["kept_s"]), (&10.into(), &3_600.into()));
     let points = fine["points"].as_array().unwrap();
     assert!(points.iter().all(|it| it["at_unix_s"].as_u64().unwrap() % 10 == 0), "{fine}");
-    // A reload that takes the server away takes nothing of what was.
+    // A reload that removes the server keeps the history.
     skep.reconfigure_of(&format!("root = \"{}\"", site.root().display()));
     assert_eq!(skep.command(&["reload"]).code, Some(0));
     assert_eq!(sum(&series(&skep, "10s"), "to_pools"), 4);

@@ -22,7 +22,7 @@ fn site() -> Site {
 
 const SERVE: [&str; 3] = ["serve", "--listen", "127.0.0.1:0"];
 
-/// `skep serve` with this log, for the folder that is added.
+/// Returns the command `skep serve` with this log; the folder must be appended.
 fn serve(log: &UnreadLog) -> Command {
     let mut command = Command::new("sh");
     command.args(log.arguments()).arg(Skep::binary()).args(SERVE);
@@ -48,14 +48,14 @@ fn term_and_int_end_an_idle_server_with_code_0_and_free_the_port() {
     }
 }
 
-/// sd_notify(3), as `Type=notify` and `WatchdogSec=` of the unit want it.
+/// sd_notify(3), as required by `Type=notify` and `WatchdogSec=` of the unit.
 #[test]
 fn a_supervisor_learns_that_it_is_ready_well_and_stopping() {
     let (site, folder) = (site(), tempfile::tempdir().unwrap());
     let path = folder.path().join("notify");
     let socket = UnixDatagram::bind(&path).unwrap();
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
-    // As systemd's: for a process that has switched to its serving user.
+    // Like systemd's: accessible to a process that has switched to its serving user.
     for (path, mode) in [(folder.path(), 0o755), (&*path, 0o777)] {
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     }
@@ -67,7 +67,7 @@ fn a_supervisor_learns_that_it_is_ready_well_and_stopping() {
         let count = socket.recv(&mut bytes).unwrap();
         String::from_utf8_lossy(&bytes[..count]).trim_end().to_owned()
     };
-    // The watchdog may have looked before all was ready.
+    // The watchdog may have sent messages before the process was ready.
     while told() != "READY=1" {}
     assert_eq!([told(), told()], ["WATCHDOG=1", "WATCHDOG=1"]);
     skep.signal(Signal::TERM);
@@ -80,7 +80,7 @@ fn a_log_that_nobody_reads_stops_nothing() {
     let (site, mut log) = (site(), UnreadLog::new());
     let mut skep = Skep::serve_command(serve(&log).arg(site.root()));
     log.fill();
-    // Each says something.
+    // Each of these writes to the log.
     skep.signal(Signal::HUP);
     skep.connect().get("/a.txt").assert_status(200);
     skep.signal(Signal::TERM);
@@ -93,7 +93,7 @@ fn a_failure_ends_a_process_whose_log_nobody_reads() {
     log.fill();
     let mut skep = Skep::start_command(serve(&log).arg(site.path("nowhere")));
     assert_eq!(skep.wait_exit(PATIENCE).code(), Some(1));
-    // With a thread that writes messages, and none that takes the ready line.
+    // With a thread that writes messages, and a standard output that fails for the ready line.
     let mut command = Command::new("sh");
     command.args(["-c", "exec \"$0\" \"$@\" > /dev/full", "sh"]).args(log.arguments());
     command.arg(Skep::binary()).args(SERVE).arg(site.root());
@@ -179,8 +179,8 @@ fn term_under_load_cuts_no_reply() {
     skep.signal(Signal::TERM);
     assert_eq!(skep.wait_exit(PATIENCE).code(), Some(0));
     let report = load.stop();
-    // A request that crosses the close of an idle connection was never taken;
-    // one whose reply had begun must be whole.
+    // A request sent while an idle connection is being closed was never accepted; a reply that has begun must
+    // be complete.
     for word in ["closed within the response", "wrong body", "malformed", "timeout"] {
         assert!(!report.failed.contains_key(word), "{report}");
     }
@@ -254,7 +254,7 @@ fn reloads_leak_nothing() {
     };
     (0..100).for_each(|n| reload(&n.to_string()));
     let fds = skep.open_fds();
-    // A leak grows in each period; the allocator's pools grow in one.
+    // A leak grows in each period; allocator pools grow in one.
     let grown = (1..=3u64).map(|period| {
         let before = skep.rss_bytes();
         (0..100).for_each(|n| reload(&(period * 100 + n).to_string()));
@@ -284,7 +284,7 @@ fn a_bad_config_is_refused_whole_and_the_old_one_stays() {
         });
         assert_eq!(shown(&skep), "one");
     }
-    // One good setting beside a bad one: nothing of it.
+    // One valid setting beside an invalid one: none of it is applied.
     skep.reconfigure(site.root(), &format!("{}\nunknown_key = 1", header("two")));
     let heard = skep.stderr_text().len();
     skep.signal(Signal::HUP);

@@ -1,5 +1,4 @@
-//! Sites by config: virtual hosts, listings, fallbacks, error pages, fields,
-//! redirects.
+//! Sites by config: virtual hosts, listings, fallbacks, error pages, fields, redirects.
 
 use skep_tests::{Response, Site, Skep};
 
@@ -91,7 +90,7 @@ fn listings_are_html_for_people_and_json_for_programs() {
     get(&skep, "/none/").assert_status(404);
 }
 
-/// Beyond the root nothing is said, not even how large it is.
+/// Outside the root nothing is revealed, not even a size.
 #[test]
 fn listings_name_what_a_request_gets_and_nothing_else() {
     let site = Site::new()
@@ -158,7 +157,7 @@ fn a_page_for_what_is_missing_does_not_hide_the_redirect_of_its_own_path() {
     let redirect = "[[site.redirect]]\nfrom = \"/app.html\"\nto = \"/\"\n";
     let settings = format!("spa_fallback = \"/app.html\"\n{redirect}");
     let skep = Skep::node(site.root(), &settings);
-    // One connection: what a worker remembers is its own.
+    // One connection, as each worker has its own cache of look-ups.
     let mut client = skep.connect();
     for _ in 0..3 {
         client.get("/app.html").assert_status(301);
@@ -175,7 +174,7 @@ fn error_pages_have_the_status_of_the_error() {
         assert_eq!(response.assert_status(404).text(), "<h1>not here</h1>");
         assert!(response.header("content-type").unwrap().starts_with("text/html"));
     }
-    // Conditions and ranges are about what was asked for, not about the page.
+    // Conditions and ranges apply to the requested object, not to the error page.
     let etag = get(&skep, "/404.html").header("etag").unwrap().to_owned();
     for fields in [format!("If-None-Match: {etag}\r\n"), "Range: bytes=0-3\r\n".to_owned()] {
         get_as(&skep, "test", "/none", &fields).assert_status(404);
@@ -231,7 +230,7 @@ fn what_moved_is_redirected() {
     }
     get(&skep, "/exact/").assert_status(404);
     get(&skep, "/new/a.txt").assert_status(200);
-    // Nothing of the request can begin a new field.
+    // No part of the request can start a new header field.
     let response = get(&skep, "/out/%0d%0aSet-Cookie:x=1");
     assert!(response.header("set-cookie").is_none(), "{}", response.head_text());
 }

@@ -1,10 +1,9 @@
-//! Clients that are slow: a steady reader gets every byte, however slow it is
-//! above the least rate; who takes nothing, or too little, is cut off.
+//! Slow clients: a steady reader receives every byte, however slow it is above the minimum rate; a client
+//! that reads nothing, or too little, is disconnected.
 //!
-//! The times here are short so that tests take seconds. What counts is their
-//! proportion to the rates: a reader of 32 KB/s and the 20 s of the defaults stand
-//! as a reader of 340 KiB/s and 2 s do. (Nor are they so short that a busy machine keeps a
-//! reader from reading for as long.)
+//! The times are short so that tests take seconds. What matters is their proportion to the rates: a reader of
+//! 32 KB/s with the default of 20 s corresponds to one of 340 KiB/s with 2 s. (They are long enough that a
+//! busy machine does not keep a reader from reading for that time.)
 
 use std::net::SocketAddr;
 use std::thread;
@@ -16,8 +15,8 @@ use skep_tests::{FreePort, PATIENCE, RawClient, Site, Skep, SourceAddress, Stead
 const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
 
-/// A node that cuts off who takes nothing for two seconds, or less than 85 KiB/s on
-/// average of six; and where its metrics are.
+/// A node that disconnects clients which read nothing for two seconds, or less than 85 KiB/s averaged over
+/// six seconds; with its metrics port.
 fn strict(site: &Site) -> (Skep, FreePort) {
     let port = FreePort::claim();
     let settings = format!(
@@ -28,7 +27,7 @@ fn strict(site: &Site) -> (Skep, FreePort) {
     (Skep::node(site.root(), &settings), port)
 }
 
-/// A sample of its metrics.
+/// Returns a sample of its metrics.
 pub(super) fn value(port: &FreePort, sample: &str) -> f64 {
     let text = RawClient::connect(port.address()).get("/metrics").text();
     let of = |line: &str| line.strip_prefix(sample)?.strip_prefix(' ')?.parse().ok();
@@ -39,7 +38,7 @@ fn closed(port: &FreePort, reason: &str) -> f64 {
     value(port, &format!("skep_connections_closed_total{{reason=\"{reason}\"}}"))
 }
 
-/// So many readers at once, each of all of `/large`.
+/// Runs this number of concurrent readers, each of which reads `bytes` bytes of `/large`.
 fn read_all(address: SocketAddr, readers: usize, bytes: usize, rate_bytes_s: u64) {
     let read = || Steady::get(address, "/large", rate_bytes_s).0.read(bytes);
     let bodies: Vec<_> = thread::scope(|scope| {
@@ -52,8 +51,7 @@ fn read_all(address: SocketAddr, readers: usize, bytes: usize, rate_bytes_s: u64
     }
 }
 
-/// The kernel asks for more only when a third of a send buffer of megabytes is
-/// free: that is no stall.
+/// The kernel requests more data only when a third of a send buffer of megabytes is free: that is no stall.
 #[test]
 fn steady_readers_get_every_byte() {
     const SIZE: usize = 8 * MIB;
@@ -62,8 +60,8 @@ fn steady_readers_get_every_byte() {
     read_all(skep.address(), 12, SIZE, 340 * KIB as u64);
 }
 
-/// On loopback a closed window opens by 64 KiB: this reader acknowledges nothing for
-/// two seconds at a time, and is within the least rate.
+/// On the loopback a closed window opens by 64 KiB: this reader acknowledges nothing for two seconds at a
+/// time, but meets the minimum rate.
 #[test]
 fn a_step_of_the_window_is_waited_for() {
     const SIZE: usize = 768 * KIB;
@@ -75,17 +73,17 @@ fn a_step_of_the_window_is_waited_for() {
 
 #[test]
 fn who_takes_nothing_is_cut_off_and_counted() {
-    /// More than sockets hold.
+    /// More than socket buffers hold.
     const SIZE: usize = 64 * MIB;
     const FAST: usize = 4 * MIB;
     let site = Site::new().with_large("large", SIZE);
     let (skep, metrics) = strict(&site);
-    // One from the first byte on, and one that was fast before.
+    // One that stalls from the first byte on, and one that was fast before.
     let (mut idle, _) = Steady::get(skep.address(), "/large", 1);
     let (mut fast, _) = Steady::get(skep.address(), "/large", SIZE as u64);
     assert_same(&fast.read(FAST), &content::version(1, FAST));
     poll_until(PATIENCE, "both are cut off", || skep.connections() == 0);
-    // The fast one's last bytes may have made it slow before it was silent for long.
+    // The fast one's last bytes may have made it too slow before its stall timeout.
     let counted = ["write_stall", "send_slow"].map(|reason| closed(&metrics, reason));
     assert!(counted == [2.0, 0.0] || counted == [1.0, 1.0], "{counted:?}");
     for (reader, read) in [(&mut idle, 0), (&mut fast, FAST)] {
@@ -94,7 +92,7 @@ fn who_takes_nothing_is_cut_off_and_counted() {
     }
 }
 
-/// It takes something all the time: silence is not what ends it.
+/// It reads continuously: it is not disconnected for stalling.
 #[test]
 fn who_takes_less_than_the_least_rate_is_cut_off_and_counted() {
     const SIZE: usize = 16 * MIB;
@@ -113,8 +111,7 @@ fn who_takes_less_than_the_least_rate_is_cut_off_and_counted() {
     poll_until(PATIENCE, "it is counted", || closed(&port, "send_slow") == 1.0);
 }
 
-/// Twelve readers of 60 MB at 32 KB/s, and twelve that take an eighth of it at 4 KB/s,
-/// with the settings as they come.
+/// Twelve readers of 60 MB at 32 KB/s, and twelve that read an eighth of it at 4 KB/s, with default settings.
 /// `cargo test -p skep-tests --test http -- --ignored --nocapture slow::by_default`
 #[test]
 #[ignore = "takes half an hour"]
@@ -132,8 +129,8 @@ fn by_default_readers_of_32_and_4_kilobytes_a_second_get_every_byte() {
     });
 }
 
-/// What may not be kept holds its origin's connection for as long as the client takes.
-/// One address gets so many of these for slow clients, and the others theirs.
+/// A response that may not be stored occupies its origin connection until the client has read it. Slow
+/// clients of one address get a limited number of these, and leave the others to other clients.
 #[test]
 fn slow_clients_of_one_address_leave_the_origins_connections_to_others() {
     const PLACES: usize = 4;
@@ -143,7 +140,7 @@ fn slow_clients_of_one_address_leave_the_origins_connections_to_others() {
         _ => Answer::new(200, "Cache-Control: no-store\r\n", "small"),
     });
     let port = FreePort::claim();
-    // Nothing else ends them.
+    // No other limit ends them.
     let settings = format!(
         "[site.fetch]\nconnections_max = {}\n[machine]\nthreads = 1\n\
          [timeouts]\nwrite_stall_ms = \"1h\"\nsend_min_bytes_per_s = 0\n\

@@ -8,18 +8,18 @@ use skep_tests::{FreePort, PATIENCE, RawClient, Response, Skep, poll_until};
 
 use crate::pools::pool_lines;
 
-/// Two servers that answer with their names, and the nodes before them.
+/// Two servers that answer with their names, and the nodes in front of them.
 struct Rig {
     nodes: Vec<Skep>,
     metrics: Vec<FreePort>,
     servers: [Option<App>; 2],
-    /// Those that answer nothing any more, on connections that they have.
+    /// Servers that no longer answer on existing connections.
     gone: Arc<Mutex<BTreeSet<&'static str>>>,
     got: Arc<Mutex<Vec<AppRequest>>>,
 }
 
 impl Rig {
-    /// So many nodes whose pool has these lines of `[pool.sticky]`; no node knows of another.
+    /// Starts nodes whose pool has these lines of `[pool.sticky]`; the nodes are independent.
     fn new(nodes: usize, sticky: &str) -> Self {
         let got = Arc::<Mutex<Vec<AppRequest>>>::default();
         let gone = Arc::<Mutex<BTreeSet<&'static str>>>::default();
@@ -67,7 +67,7 @@ impl Rig {
         reply
     }
 
-    /// The servers that answer ten requests for `path` with these fields, by turns of all nodes.
+    /// Returns the servers that answer ten requests for `path` with these fields, sent to all nodes in turn.
     fn servers_of(&self, path: &str, fields: &[(&str, &str)]) -> BTreeSet<String> {
         let node = |turn: usize| turn % self.nodes.len();
         (0..10).map(|turn| self.ask(node(turn), path, fields).text()).collect()
@@ -80,7 +80,7 @@ impl Rig {
         value.expect("the metric is there").parse().expect("a number")
     }
 
-    /// Ends the server of that name; returns the other's.
+    /// Stops the server of that name; returns the other's name.
     fn stop(&mut self, name: &str) -> &'static str {
         let [gone, other] = if name == "s1" { ["s1", "s2"] } else { ["s2", "s1"] };
         self.gone.lock().unwrap().insert(gone);
@@ -98,7 +98,7 @@ fn one(name: &str) -> BTreeSet<String> {
     BTreeSet::from([name.to_owned()])
 }
 
-/// The cookie that a reply sets, as clients send it back.
+/// Returns the cookie that a reply sets, in the form that clients return.
 fn cookie_of(reply: &Response) -> String {
     let line = reply.header("set-cookie").expect("a cookie").to_owned();
     line.split(';').next().expect("a pair").to_owned()
@@ -122,7 +122,7 @@ fn an_inserted_cookie_leads_back_by_any_node() {
     let again = rig.ask(1, "/", &[("Cookie", &cookie)]);
     assert_eq!((again.header("set-cookie"), again.header("cache-control")), (None, None));
     assert_eq!(rig.got.lock().unwrap().last().unwrap().field("cookie"), None);
-    // What is no server's is set anew.
+    // A cookie that belongs to no server is replaced.
     cookie_of(&rig.ask(1, "/", &[("Cookie", "skep-app=0123456789abcdef")]));
 }
 
@@ -149,7 +149,7 @@ fn the_cookie_is_secure_where_the_client_asks_by_https() {
         ("trust_forwarded = true", "Forwarded: proto=https;for=192.0.2.1", true),
         ("trust_forwarded = true", "X-Forwarded-Proto: https", true),
         ("trust_forwarded = true", "X-Forwarded-Proto: http", false),
-        // Anybody can say so.
+        // Without trust, any client could set this.
         ("", "X-Forwarded-Proto: https", false),
         ("sticky.secure = true", "A: b", true),
         ("trust_forwarded = true\nsticky.secure = false", "X-Forwarded-Proto: https", false),

@@ -1,14 +1,14 @@
-//! What a node tells about itself: metrics and the log in JSON.
+//! A node's telemetry: metrics and the JSON log.
 
 use std::fs;
 
 use skep_tests::origin::{Answer, Origin, Then};
 use skep_tests::{FreePort, Load, PATIENCE, RawClient, Site, Skep, poll_until};
 
-/// Bytes of an object of several segments.
+/// Size of an object of several segments.
 const LARGE: usize = 40 * 1024 * 1024;
 
-/// A node with metrics, and where they are.
+/// A node with metrics, and its metrics port.
 fn server(site: &Site, settings: &str) -> (FreePort, Skep) {
     let port = FreePort::claim();
     let settings = format!("[metrics]\nlisten = \"{}\"\n{settings}", port.address());
@@ -24,7 +24,7 @@ fn metrics(port: &FreePort) -> String {
     response.text()
 }
 
-/// The value of one sample; `name` with its labels.
+/// Returns the value of one sample; `name` includes its labels.
 fn value(text: &str, name: &str) -> f64 {
     let of = |line: &str| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok();
     text.lines().find_map(of).unwrap_or_else(|| panic!("no {name} in:\n{text}"))
@@ -97,7 +97,7 @@ fn open_connections_and_timeouts_are_counted() {
     });
 }
 
-/// What a file, an origin or another node did wrong is never said to be another's fault.
+/// Failures of a file, an origin or another node are never attributed to another cause.
 #[test]
 fn a_reply_that_cannot_be_had_says_where_that_failed() {
     let origin = Origin::start(|asked| match asked.target.as_str() {

@@ -1,4 +1,4 @@
-//! Fields with `_` in their names: legal, and read as others by CGI-like applications.
+//! Field names with `_`: legal, but CGI-like applications confuse them with others.
 
 use skep_tests::origin::{Asked, FRESH, Origin};
 use skep_tests::{FreePort, PATIENCE, RawClient, Site, Skep, poll_until};
@@ -11,7 +11,7 @@ const FIELDS: [(&str, &str); 5] = [
     ("_", "b"),
 ];
 
-/// A dispatcher before a node in the test's hands.
+/// A dispatcher in front of a fake node.
 struct Gate {
     skep: Skep,
     metrics: FreePort,
@@ -40,7 +40,7 @@ impl Gate {
         Self { skep, metrics, node, _folder: folder }
     }
 
-    /// What the node was sent.
+    /// Returns the request that the node received.
     fn passed(&self) -> Asked {
         self.skep.connect().request("GET", "/f", &FIELDS).assert_status(200);
         self.node.asked().into_iter().rfind(|asked| asked.target == "/f").expect("it was asked")
@@ -84,7 +84,7 @@ fn nodes_do_not_get_them_unless_they_may_pass() {
         (asked.field("x-own"), asked.field("x-forwarded-for")),
         (Some("1"), Some("127.0.0.1"))
     );
-    // Counters may be added to behind the reply.
+    // Counters may be updated after the reply.
     poll_until(PATIENCE, "the dropped ones are counted", || gate.dropped() == "4");
 }
 

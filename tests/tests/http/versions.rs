@@ -1,6 +1,6 @@
-//! Origins that say one entity tag of bytes of different lengths (constant build
-//! tags, origins that disagree, malice): each reply is whole, of one answer, and
-//! nobody waits for bytes that will never come.
+//! Origins that use one entity tag for bytes of different lengths (constant build tags, origins that
+//! disagree, malice): each reply is complete and from one answer, and nobody waits for bytes that will never
+//! arrive.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
@@ -13,14 +13,14 @@ use skep_tests::content::{assert_same, version};
 use skep_tests::origin::{Answer, Asked, FRESH, Origin};
 use skep_tests::{PATIENCE, RawClient, Skep, poll_until};
 
-/// What all of them say.
+/// The entity tag of all answers.
 const TAG: &str = "\"v\"";
 
-/// Asked about each time.
+/// Revalidated each time.
 const STALE: &str = "Cache-Control: max-age=0\r\n";
 
-/// Lengths before and after: in one copied piece, in shared pieces of the heap, in a memory
-/// file of many, in one of its own, and in several segments; longer and shorter.
+/// Lengths before and after: in one copied piece, in shared pieces of the heap, in a memory file of many
+/// pieces, in a separate one, and in several segments; longer and shorter.
 const LENGTHS: &[(usize, usize)] = &[
     (100, 150),
     (150, 100),
@@ -35,7 +35,7 @@ const LENGTHS: &[(usize, usize)] = &[
     (SEGMENT + 500_000, SEGMENT + 1_000),
 ];
 
-/// The lengths that a target names: `/100-150`.
+/// Parses the lengths in a target: `/100-150`.
 fn lengths(target: &str) -> (usize, usize) {
     let (one, other) = target.trim_start_matches('/').split_once('-').unwrap();
     (one.parse().unwrap(), other.parse().unwrap())
@@ -45,7 +45,7 @@ fn target((one, other): (usize, usize)) -> String {
     format!("/{one}-{other}")
 }
 
-/// Version 1 or 2 of what a target names.
+/// Returns version 1 or 2 of the object of a target.
 fn bytes(number: usize, target: &str) -> &'static [u8] {
     static BYTES: LazyLock<[Vec<u8>; 2]> =
         LazyLock::new(|| [1, 2].map(|number| version(number, SEGMENT + 500_000)));
@@ -54,14 +54,14 @@ fn bytes(number: usize, target: &str) -> &'static [u8] {
     &BYTES[number - 1][..len]
 }
 
-/// An answer that knows ranges but no conditions.
+/// An answer that supports ranges but no conditional requests.
 fn answer(number: usize, asked: &Asked, fields: &str) -> Answer {
     let asked = asked.without("if-none-match");
     Answer::of(&asked, bytes(number, &asked.target), TAG, fields)
 }
 
-/// An origin that has version 1, and says of it that it is fresh or not; and the
-/// version that it has from then on.
+/// An origin with version 1, which its fields mark as fresh or stale, and the number of the version that it
+/// serves from then on.
 fn origin(fields: &'static str) -> (Origin, Arc<AtomicUsize>) {
     let number = Arc::new(AtomicUsize::new(1));
     let its = Arc::clone(&number);
@@ -69,7 +69,7 @@ fn origin(fields: &'static str) -> (Origin, Arc<AtomicUsize>) {
     (origin, number)
 }
 
-/// Asserts that a target is version 2, however it is asked for.
+/// Asserts that a target has version 2, however it is requested.
 #[track_caller]
 fn assert_second(client: &mut RawClient, target: &str) {
     let whole = bytes(2, target);
@@ -85,7 +85,7 @@ fn assert_second(client: &mut RawClient, target: &str) {
     }
 }
 
-/// Asserts that nothing is held, and a stop takes no time.
+/// Asserts that nothing is held, and that stopping takes no time.
 #[track_caller]
 fn assert_at_rest(mut skep: Skep) {
     poll_until(PATIENCE, "no connection is left", || skep.connections() == 0);
@@ -126,7 +126,7 @@ fn so_it_is_after_a_reload_that_forgets_heads_and_keeps_segments() {
         client.request("OPTIONS", "/", &[]).header("x-new").is_some()
     });
     for (turn, target) in targets.iter().enumerate() {
-        // Of a range, too, a worker remembers the whole.
+        // A worker remembers the whole object even from a range request.
         if turn % 2 == 0 {
             let part = client.request("GET", target, &[("Range", "bytes=0-29")]);
             assert_same(&part.body, &bytes(2, target)[..30]);
@@ -142,7 +142,7 @@ fn who_still_reads_the_first_length_gets_it_and_the_others_the_second() {
     let number = Arc::new(AtomicUsize::new(1));
     let its = Arc::clone(&number);
     let origin = Origin::start(move |asked| match its.load(Ordering::SeqCst) {
-        // A trickle: the segment stays half-filled under its name.
+        // It halts: the segment stays half filled under its name.
         1 => {
             let answer = answer(1, asked, STALE);
             let half = answer.body.len() / 2;
@@ -159,13 +159,13 @@ fn who_still_reads_the_first_length_gets_it_and_the_others_the_second() {
         first.ask(&target);
         first.try_head().unwrap();
         number.store(2, Ordering::SeqCst);
-        // It takes what comes meanwhile: who takes nothing is cut.
+        // It reads continuously, as a client that does not is disconnected.
         first.set_timeout(4 * PATIENCE);
         let whole = bytes(1, &target);
         let reading = thread::spawn(move || read(&mut first, whole.len()));
         let mut second = skep.connect();
         assert_second(&mut second, &target);
-        // They did not wait for it, nor does it suffer.
+        // The second request did not wait for the first, nor is the first one disturbed.
         origin.go_on();
         assert_same(&reading.join().unwrap(), whole);
     }
@@ -174,7 +174,7 @@ fn who_still_reads_the_first_length_gets_it_and_the_others_the_second() {
 
 #[test]
 fn origins_that_disagree_on_a_length_never_make_a_reply_of_both() {
-    // One behind the other, as a balancer before them has it.
+    // In alternation, as behind a load balancer.
     let origin = Origin::counting(|count, asked| answer(1 + count % 2, asked, STALE));
     let skep = origin.node("");
     let targets: Vec<_> = LENGTHS.iter().map(|&lengths| target(lengths)).collect();
@@ -186,7 +186,7 @@ fn origins_that_disagree_on_a_length_never_make_a_reply_of_both() {
             let field = ("Range", "bytes=0-29");
             let fields = if round % 2 == 0 { [field].to_vec() } else { Vec::new() };
             client.send_request("GET", target, &fields);
-            // Where the second segment is another's the reply breaks off.
+            // If the second segment is from the other origin, the reply is truncated.
             let Ok(reply) = client.try_response() else { continue };
             let number = if reply.body.starts_with(b"v0001") { 1 } else { 2 };
             let whole = bytes(number, target);
@@ -199,7 +199,7 @@ fn origins_that_disagree_on_a_length_never_make_a_reply_of_both() {
     assert_at_rest(skep);
 }
 
-/// So many bytes of a body whose head has come, or what there is of them.
+/// Returns this number of bytes of a body whose head was received, or all that there are.
 fn read(client: &mut RawClient, bytes: usize) -> Vec<u8> {
     let mut body = Vec::new();
     while body.len() < bytes {

@@ -1,13 +1,12 @@
 //! Whether an SPDX licence expression can be met with allowed licences.
 //!
-//! The grammar is annex D of the SPDX specification 2.3, without `+` and
-//! without references to documents; `/` means `OR`, as old manifests have it.
+//! The grammar is that of annex D of the SPDX specification 2.3, without `+` and without references to
+//! documents; `/` means `OR`, as in old manifests.
 
 use anyhow::{Result, bail, ensure};
 
-/// Whether some choice among the `OR`s of `expression` uses only licences
-/// that `allows` says yes to. A licence `WITH` an exception is asked for as
-/// one name. An error when the expression is malformed.
+/// Whether some choice among the `OR`s of `expression` uses only licences that `allows` accepts. A licence
+/// `WITH` an exception is passed as one name. Returns an error if the expression is malformed.
 pub(crate) fn is_allowed(expression: &str, allows: impl Fn(&str) -> bool) -> Result<bool> {
     let spaced = expression.replace('(', " ( ").replace(')', " ) ").replace('/', " OR ");
     let words: Vec<&str> = spaced.split_whitespace().collect();

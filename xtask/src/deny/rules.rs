@@ -1,25 +1,24 @@
-//! The part of `deny.toml` that we can check without `cargo-deny`.
+//! The part of `deny.toml` that can be checked without `cargo-deny`.
 //!
-//! What is weakened there is refused here: a rule book that only warns would
-//! pass unread.
+//! A rule that is weakened there is an error here: rules that only warn would be ignored.
 
 use anyhow::{Context, Result, ensure};
 use toml_edit::{Document, Item};
 
-/// The rules, ready to be asked.
+/// The parsed rules.
 pub(crate) struct Rules {
-    /// Triples whose dependencies count.
+    /// Target triples whose dependencies count.
     pub(crate) targets: Vec<String>,
     licences: Vec<String>,
-    /// Crate and a licence that only it may have.
+    /// Crates, each with a licence that only it may have.
     exceptions: Vec<(String, String)>,
-    /// Crate and the version that may stand beside another.
+    /// Crates, each with a version that may coexist with another.
     skipped: Vec<(String, String)>,
     registries: Vec<String>,
 }
 
 impl Rules {
-    /// Reads `deny.toml`; an error when it does not deny what we check.
+    /// Parses `deny.toml`; fails if it does not deny what is checked here.
     pub(crate) fn parse(text: &str) -> Result<Self> {
         let document = Document::parse(text).context("deny.toml")?;
         let at = |table: &str, key: &str| document.get(table).and_then(|table| table.get(key));
@@ -47,7 +46,7 @@ impl Rules {
             || self.exceptions.iter().any(excepted)
     }
 
-    /// Whether this version may stand beside another of the same package.
+    /// Whether this version may coexist with another of the same package.
     pub(crate) fn is_skipped(&self, name: &str, version: &str) -> bool {
         let covers = |wanted: &str| {
             let rest = version.strip_prefix(wanted);
@@ -81,7 +80,7 @@ fn exceptions(item: Option<&Item>) -> Vec<(String, String)> {
     exceptions
 }
 
-/// `{ crate = "name@version", reason = "…" }`; the reason is not optional.
+/// Parses `{ crate = "name@version", reason = "…" }`; the reason is required.
 fn skipped(item: Option<&Item>) -> Result<Vec<(String, String)>> {
     let values = item.and_then(Item::as_array).into_iter().flatten();
     let read = |value: &toml_edit::Value| {

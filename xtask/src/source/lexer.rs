@@ -1,11 +1,11 @@
-//! Blanks comments and the insides of literals.
+//! Blanks comments and the contents of literals.
 //!
-//! Knows what can hide a bracket: line and nested block comments, strings
-//! with escapes, raw strings with any number of `#`, chars as against
-//! lifetimes. Nothing else of the language matters here.
+//! Handles everything that can hide a bracket: line and nested block comments, strings with escapes, raw
+//! strings with any number of `#`, and chars as opposed to lifetimes. Nothing else of the language matters
+//! here.
 
-/// `text` with a space for every byte of a comment or inside a literal. Line
-/// breaks, and with them all line numbers, stay.
+/// Returns `text` with a space for every byte of a comment or inside a literal. Line breaks, and so all line
+/// numbers, are kept.
 pub(super) fn blank(text: &str) -> String {
     let mut code = text.as_bytes().to_vec();
     let mut at = 0;
@@ -21,7 +21,7 @@ pub(super) fn blank(text: &str) -> String {
     String::from_utf8_lossy(&code).into_owned()
 }
 
-/// A range to blank, and where to go on.
+/// A range to blank, and the offset at which to continue.
 struct Hidden {
     from: usize,
     to: usize,
@@ -29,18 +29,18 @@ struct Hidden {
 }
 
 impl Hidden {
-    /// All of a comment.
+    /// The whole comment.
     fn comment(from: usize, to: usize) -> Self {
         Self { from, to, next: to }
     }
 
-    /// What stands between the quotes of a literal that ends before `to`.
+    /// The content between the quotes of a literal that ends before `to`.
     fn literal(from: usize, to: usize, closing: usize) -> Self {
         Self { from, to: to.saturating_sub(closing).max(from), next: to }
     }
 }
 
-/// The comment or literal that starts at `at`, if one does.
+/// The comment or literal that starts at `at`, if any.
 fn token_end(text: &[u8], at: usize) -> Option<Hidden> {
     let rest = &text[at..];
     match rest {
@@ -57,8 +57,7 @@ fn token_end(text: &[u8], at: usize) -> Option<Hidden> {
     }
 }
 
-/// Whether the `r` at `at` is the end of a longer name. `br"…"` and `cr"…"`
-/// are raw strings too.
+/// Whether the `r` at `at` is the end of a longer name. `br"…"` and `cr"…"` are also raw strings.
 fn continues_word(text: &[u8], at: usize) -> bool {
     let is_word = |at: usize| text[at].is_ascii_alphanumeric() || text[at] == b'_';
     let is_prefixed = at > 0 && matches!(text[at - 1], b'b' | b'c');
@@ -108,7 +107,7 @@ fn char_length(rest: &[u8]) -> Option<usize> {
     (rest.get(1 + width) == Some(&b'\'')).then_some(width + 2)
 }
 
-/// Lengths of a raw string: its opening, the whole, its closing.
+/// Lengths of a raw string: its opening, the whole string, its closing.
 fn raw_string(rest: &[u8]) -> Option<(usize, usize, usize)> {
     let hashes = rest[1..].iter().take_while(|&&byte| byte == b'#').count();
     if rest.get(1 + hashes) != Some(&b'"') {

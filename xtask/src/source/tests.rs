@@ -1,4 +1,4 @@
-//! Tests of the lexer and of what is read off its result.
+//! Tests of the lexer, and of what is derived from its result.
 
 use super::*;
 

@@ -1,24 +1,24 @@
-//! The CPU time of a test executable, with all processes that it has started and waited for.
+//! CPU time of a test executable, including all processes that it has started and waited for.
 
 use std::fs;
 use std::process::Child;
 
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
-/// Ticks of `/proc/PID/stat` in a second: USER_HZ, which is part of Linux's interface.
+/// Ticks of `/proc/PID/stat` per second: USER_HZ, which is part of Linux's interface.
 const TICKS_PER_S: f64 = 100.0;
 
-/// Waits for the end of `child`, which is still to be waited for afterwards, and tells its seconds of CPU time; 0 if
-/// they are not known.
+/// Waits for the end of `child`, without reaping it, and returns its CPU time in seconds; 0 if unknown.
 pub(super) fn seconds_of_ended(child: &Child) -> f64 {
     let id = Pid::from_child(child);
-    // As a zombie it still has its file.
+    // A zombie still has its file.
     let _ = waitid(WaitId::Pid(id), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
     let stat = fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap_or_default();
     ticks(&stat).map_or(0.0, |ticks| ticks as f64 / TICKS_PER_S)
 }
 
-/// The sum of utime, stime, cutime and cstime: fields 14 to 17 (proc_pid_stat(5)). The name before them may have spaces.
+/// The sum of utime, stime, cutime and cstime: fields 14 to 17 (proc_pid_stat(5)). The name before them may
+/// contain spaces.
 fn ticks(stat: &str) -> Option<u64> {
     let (_, behind) = stat.rsplit_once(") ")?;
     let fields = behind.split(' ').skip(11).take(4);

@@ -1,7 +1,7 @@
-//! Which executables need not run again: those that passed, and of whose inputs none has changed.
+//! Determines which executables need not run again: those that passed and whose inputs are unchanged.
 //!
-//! Beside each executable stands a file with all that it had when it passed, one input per line. As
-//! `make` does it, a file is the same if its size and its time are. A clean clone has no such files.
+//! Beside each executable there is a file with all inputs that it had when it passed, one per line. As in
+//! `make`, a file is unchanged if its size and time are. A clean clone has no such files.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -13,20 +13,20 @@ use anyhow::{Context, Result, ensure};
 
 use super::Executable;
 
-/// Test targets that run no program of ours but themselves. All others are taken to run some.
+/// Test targets that run no programs of ours except themselves. All others are assumed to run some.
 const STANDALONE: [&str; 6] = ["bpf", "datapath", "peer", "sim", "store", "testbed"];
 
-/// What tests have besides their own executable.
+/// The inputs of tests other than their own executable.
 #[derive(Debug)]
 pub(super) struct Inputs {
-    /// Of all tests: the machine, and what they read from the work tree.
+    /// For all tests: the machine, and the files that they read from the work tree.
     common: String,
-    /// Of those that run our programs.
+    /// For tests that run our programs.
     programs: String,
 }
 
 impl Inputs {
-    /// As they are now. `programs` is the folder of the programs that cargo built.
+    /// Reads the present inputs. `programs` is the folder of the programs that cargo built.
     pub(super) fn read(root: &Path, programs: &Path) -> Result<Self> {
         let mut common = machine();
         for name in read_by_tests(root)? {
@@ -39,12 +39,12 @@ impl Inputs {
         Ok(Self { common, programs: text })
     }
 
-    /// Whether it passed with all that it has now.
+    /// Whether it passed before with the present inputs.
     pub(super) fn passed_before(&self, one: &Executable) -> bool {
         fs::read_to_string(record(one)).is_ok_and(|before| before == self.of(one))
     }
 
-    /// Keeps, or forgets, that it passed.
+    /// Records that it passed, or removes that record.
     pub(super) fn keep(&self, one: &Executable, passed: bool) -> Result<()> {
         let file = record(one);
         match passed {
@@ -66,7 +66,7 @@ impl Inputs {
     }
 }
 
-/// Whether it needs nothing that cargo builds besides it. Unit tests are built without programs.
+/// Whether it needs nothing else that cargo builds. Unit tests are built without programs.
 fn is_standalone(one: &Executable) -> bool {
     !one.is_test_target || STANDALONE.contains(&&*one.target)
 }
@@ -75,15 +75,15 @@ fn record(one: &Executable) -> PathBuf {
     one.file.with_extension("passed")
 }
 
-/// The user and the kernel: without root, tests skip.
+/// The user and the kernel: without root, tests are skipped.
 fn machine() -> String {
     let read = |path| fs::read_to_string(path).unwrap_or_default();
     let user = fs::metadata("/proc/self").map_or(0, |own| own.uid());
     format!("user {user}\nkernel {}", read("/proc/sys/kernel/osrelease"))
 }
 
-/// Files of the work tree that a test may open: all but sources, which are in its executable, and
-/// pages, which `cargo xtask tidy` reads in each run.
+/// Files of the work tree that a test may open: all except sources, which are in its executable, and pages,
+/// which `cargo xtask tidy` reads in each run.
 fn read_by_tests(root: &Path) -> Result<Vec<String>> {
     let output = Command::new("git")
         .current_dir(root)

@@ -1,7 +1,7 @@
-//! What must not be there: words that a layer may not use.
+//! Words that a layer must not use.
 //!
-//! Most of the architecture's invariants are absences; this is their table.
-//! Tests are free to do what they like, except where a row says otherwise.
+//! Most of the architecture's invariants are absences; this is their table. Tests are exempt, except where a
+//! row states otherwise.
 
 use std::collections::BTreeSet;
 
@@ -84,7 +84,7 @@ const TABLE: &[Absent] = &[
     },
 ];
 
-/// Finds the words of the table in the layers that must do without them.
+/// Finds the words of the table in the layers that must not use them.
 pub(crate) fn check(source: &Source, test_only: &BTreeSet<String>) -> Vec<Finding> {
     let in_tests = escapes::test_ranges(source, test_only);
     let mut findings = Vec::new();
@@ -102,7 +102,7 @@ pub(crate) fn check(source: &Source, test_only: &BTreeSet<String>) -> Vec<Findin
     findings
 }
 
-/// Whether the word at `at` is named only to be forbidden.
+/// Whether the word at `at` is only named in order to forbid it.
 fn is_ban(source: &Source, at: usize) -> bool {
     ["forbid(", "deny("].iter().any(|ban| source.code[..at].ends_with(ban))
 }

@@ -1,10 +1,9 @@
-//! No files of a crate import each other in a circle, beyond parent and child; and folders that
-//! are layers import downwards only.
+//! Files of a crate must not import each other in a circle, except parent and child; and folders that are
+//! layers import downwards only.
 //!
-//! A file that needs what needs it is half of a larger one: it cannot be read, moved or
-//! tested alone. Imports are followed to the file that defines a name, through what
-//! modules export again. A parent and what lies below it are one thing, so arrows between
-//! them do not count; nor do those of tests.
+//! A file that needs what needs it is half of a larger one: it cannot be read, moved or tested alone. Imports
+//! are followed to the file that defines a name, through re-exports. A parent and its descendants count as
+//! one, so imports between them do not matter; nor do those of tests.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -14,14 +13,13 @@ use crate::source::Source;
 /// A module by its path in the crate.
 type Module = Vec<String>;
 
-/// Crates whose folders are layers, the lowest first: a file uses its own folder and those
-/// before it.
+/// Crates whose folders are layers, the lowest first: a file may use its own folder and those before it.
 const FOLDERS: &[(&str, &[&str])] = &[
     ("crates/role/node", &["disk", "model", "peers", "backend", "http", "peer_server", "explain"]),
     ("crates/role/dispatcher", &["service", "loads", "http"]),
 ];
 
-/// How often one export may lead to the next.
+/// Maximum length of a chain of re-exports.
 const EXPORTS_MAX: usize = 8;
 
 /// Finds circles of imports.
@@ -52,9 +50,9 @@ struct Crate {
 
 struct File {
     path: String,
-    /// Paths of names that it uses, from the crate's root.
+    /// Paths of the names that it uses, from the crate's root.
     uses: Vec<Vec<String>>,
-    /// Names that it exports again, and where they are from.
+    /// Names that it re-exports, and where they are from.
     exports: BTreeMap<String, Vec<String>>,
 }
 
@@ -79,7 +77,7 @@ impl Crate {
         Self { files }
     }
 
-    /// The module that defines what a path from the root names.
+    /// The module that defines what a path from the root denotes.
     fn defines(&self, path: &[String]) -> Option<&Module> {
         let mut path = path.to_vec();
         for _ in 0..EXPORTS_MAX {
@@ -94,7 +92,7 @@ impl Crate {
         None
     }
 
-    /// Files that a file uses, but for its ancestors and what lies below it.
+    /// Files that a file uses, except its ancestors and descendants.
     fn used_by(&self, module: &Module) -> BTreeSet<&Module> {
         let defined = self.files[module].uses.iter().filter_map(|path| self.defines(path));
         defined.filter(|it| !it.starts_with(module) && !module.starts_with(it)).collect()
@@ -159,7 +157,7 @@ fn circle<'a>(
     None
 }
 
-/// The module that a file is; `None`: a program of its own.
+/// The module of a file; `None` if the file is a separate program.
 fn module_of(path: &str) -> Option<Module> {
     let (_, path) = path.split_once("/src/")?;
     let path = path.trim_end_matches(".rs");
@@ -172,10 +170,10 @@ fn module_of(path: &str) -> Option<Module> {
     }
 }
 
-/// The code of a file, with what only tests compile blanked.
+/// The code of a file, with what is compiled only for tests blanked.
 fn without_tests(source: &Source, test_only: &BTreeSet<String>) -> String {
     let mut code = source.code.clone();
-    // The library of the black-box tests is one as others are.
+    // The library of the black-box tests is treated as any other.
     let ranges = match source.path.starts_with("tests/src/") {
         true => source.test_ranges(),
         false => escapes::test_ranges(source, test_only),
@@ -186,8 +184,8 @@ fn without_tests(source: &Source, test_only: &BTreeSet<String>) -> String {
     code
 }
 
-/// Paths of `use` items, one for each name, and whether they are exported again; and
-/// paths that begin with `crate` elsewhere in the code.
+/// Paths of `use` items, one for each name, and whether they are re-exported; and paths that begin with
+/// `crate` elsewhere in the code.
 fn imports(code: &str) -> Vec<(Vec<String>, bool)> {
     let mut found = Vec::new();
     for item in code.split(';').filter_map(use_item) {
@@ -249,7 +247,7 @@ fn parts(group: &str) -> Vec<&str> {
     parts
 }
 
-/// A path from the crate's root; `None`: it leads into another crate.
+/// A path from the crate's root; `None` if it leads into another crate.
 fn from_root(path: &[String], module: &Module, known: &BTreeSet<Module>) -> Option<Vec<String>> {
     let (first, rest) = path.split_first()?;
     let mut base = module.clone();

@@ -1,8 +1,7 @@
-//! No `unwrap` and no bare `expect` where bytes from the network arrive.
+//! No `unwrap` and no bare `expect` where bytes from the network are handled.
 //!
-//! Clippy asks the same of the whole workspace, but a file-wide `allow` would
-//! silence it. Here the excuse must stand on the function or the statement,
-//! and it must give a reason.
+//! Clippy checks the same for the whole workspace, but a file-wide `allow` would silence it. Here the
+//! exception must be on the function or the statement, and it must give a reason.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -10,7 +9,7 @@ use std::ops::Range;
 use super::Finding;
 use crate::source::Source;
 
-/// Where bytes from the network go.
+/// Where bytes from the network are handled.
 const PATHS: &[&str] = &[
     "crates/core/ajp/",
     "crates/core/fastcgi/",
@@ -19,7 +18,7 @@ const PATHS: &[&str] = &[
     "crates/role/",
 ];
 
-/// Calls that end in a panic, and the lint that an excuse names.
+/// Calls that end in a panic, and the lint that an exception names.
 const CALLS: &[(&str, &str)] = &[
     (".unwrap()", "clippy::unwrap_used"),
     (".unwrap_err()", "clippy::unwrap_used"),
@@ -50,8 +49,7 @@ pub(crate) fn check(source: &Source, test_only: &BTreeSet<String>) -> Vec<Findin
     findings
 }
 
-/// Ranges of a file that only tests compile; all of it when the file is one
-/// of `test_only`.
+/// Ranges of a file that are compiled for tests only; the whole file if it is one of `test_only`.
 pub(crate) fn test_ranges(source: &Source, test_only: &BTreeSet<String>) -> Vec<Range<usize>> {
     let is_in = |file: &String| {
         let folder = format!("{}/", file.trim_end_matches(".rs"));
@@ -63,8 +61,7 @@ pub(crate) fn test_ranges(source: &Source, test_only: &BTreeSet<String>) -> Vec<
     source.test_ranges()
 }
 
-/// Files that `#[cfg(test)] mod name;` brings in, each standing for the folder
-/// of the same name as well.
+/// Files included by `#[cfg(test)] mod name;`, each also representing the folder of the same name.
 pub(crate) fn test_only_files(sources: &[Source]) -> BTreeSet<String> {
     sources.iter().flat_map(test_modules_of).collect()
 }
@@ -82,13 +79,13 @@ fn test_modules_of(source: &Source) -> Vec<String> {
         .collect()
 }
 
-/// `tests/` and `benches/` beside a crate's `src/`.
+/// Whether the path is in `tests/` or `benches/` beside a crate's `src/`.
 fn is_test_folder(path: &str) -> bool {
     path.starts_with("tests/") || path.contains("/tests/") || path.contains("/benches/")
 }
 
-/// What attributes excuse from `lint` with a reason, functions and statements
-/// only: an inner attribute or one on a module covers too much to be true.
+/// Ranges that attributes exempt from `lint` with a reason, functions and statements only: an inner attribute
+/// or one on a module covers too much to be justified.
 fn excused_ranges(source: &Source, lint: &str) -> Vec<Range<usize>> {
     let excuses = |text: &str| {
         (text.starts_with("#[expect(") || text.starts_with("#[allow("))

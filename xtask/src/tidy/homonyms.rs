@@ -1,9 +1,9 @@
-//! A public type name is defined by one crate only, a type that a crate keeps to itself has no name
-//! that a crate it uses has made public, and no two files of a crate define types of one name;
-//! exceptions are listed with a reason.
+//! A public type name is defined by one crate only, a private type of a crate has no name that a crate it
+//! uses has made public, and no two files of a crate define types with the same name; exceptions are listed
+//! with a reason.
 //!
-//! `Plan` can be the plan of anything, `NetguardPlan` cannot. `ALLOWED` lists the names that two
-//! crates or files define for the same thing, with the reason.
+//! `Plan` can be the plan of anything, `NetguardPlan` cannot. `ALLOWED` lists the names that two crates or
+//! files define for the same thing, with the reason.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,8 @@ const PATH: &str = "xtask/src/tidy/homonyms.rs";
 /// Not checked: no crate imports the fuzz targets and the tests of the packet programs.
 const BUT_BELOW: &[&str] = &["fuzz/", "bpf/tests/"];
 
-/// Where two files of a crate must not define types of one name: tools and tests are read alone.
+/// Where two files of a crate must not define types with the same name: tools and tests are read in
+/// isolation.
 const OWN: &str = "crates/";
 
 const ITEMS: &[&str] = &["struct", "enum", "trait", "type", "union"];
@@ -34,18 +35,18 @@ const ALLOWED: &[(&str, &str)] = &[
     ("Steerer", "wire type of an order, and its mirror in the model of the packet programs"),
 ];
 
-/// Types by name and crate: a file and a line that define each.
+/// Types by name and crate: the file and line that define each.
 #[derive(Default)]
 struct Types {
     public: BTreeMap<String, BTreeMap<String, (String, usize)>>,
-    /// With `pub(crate)` and the like.
+    /// Types with `pub(crate)` and the like.
     restricted: BTreeMap<(String, String), (String, usize)>,
 }
 
-/// By crate and name: files that define such a type, with the line.
+/// By crate and name: the files that define such a type, with the line.
 type OwnTypes = BTreeMap<(String, String), BTreeMap<String, usize>>;
 
-/// By crate: the crates that it uses.
+/// The crates that each crate uses.
 type Uses = BTreeMap<String, BTreeSet<String>>;
 
 /// A name that is defined twice.
@@ -54,7 +55,8 @@ struct Homonym<'t> {
     finding: Finding,
 }
 
-/// Finds types of two crates or files that have one name without a reason, and reasons for names that need none.
+/// Finds types of two crates or files with the same name without a reason, and reasons for names that need
+/// none.
 pub(crate) fn check(
     sources: &[Source],
     manifests: &[Page],
@@ -86,7 +88,7 @@ fn check_but(
     findings
 }
 
-/// Public types that another crate defines, too.
+/// Public types that another crate also defines.
 fn public_homonyms(types: &Types) -> Vec<Homonym<'_>> {
     let mut homonyms = Vec::new();
     for (name, crates) in types.public.iter().filter(|(_, crates)| crates.len() > 1) {
@@ -100,7 +102,7 @@ fn public_homonyms(types: &Types) -> Vec<Homonym<'_>> {
     homonyms
 }
 
-/// Types that a crate keeps to itself, with the name of a public type of a crate that it uses.
+/// Private types of a crate with the name of a public type of a crate that it uses.
 fn restricted_homonyms<'t>(types: &'t Types, uses: &Uses) -> Vec<Homonym<'t>> {
     let mut homonyms = Vec::new();
     for ((here, name), place) in &types.restricted {
@@ -114,7 +116,7 @@ fn restricted_homonyms<'t>(types: &'t Types, uses: &Uses) -> Vec<Homonym<'t>> {
     homonyms
 }
 
-/// Types of two files of a crate that have one name.
+/// Types of two files of a crate with the same name.
 fn own_homonyms(own: &OwnTypes) -> Vec<Homonym<'_>> {
     let mut homonyms = Vec::new();
     for ((_, name), places) in own.iter().filter(|(_, places)| places.len() > 1) {
@@ -137,7 +139,7 @@ impl<'t> Homonym<'t> {
     }
 }
 
-/// By crate: the crates of ours that it uses, tests apart.
+/// The workspace crates that each crate uses, except in tests.
 fn uses(manifests: &[Page]) -> Result<Uses> {
     let parsed = manifests.iter().filter_map(|page| Manifest::parse(page).transpose());
     let parsed = parsed.collect::<Result<Vec<_>>>()?;
@@ -151,15 +153,15 @@ fn uses(manifests: &[Page]) -> Result<Uses> {
     Ok(parsed.iter().map(|it| (it.folder.clone(), used(it))).collect())
 }
 
-/// Types of all crates: those defined with `pub` or `pub(…)`, and those that a macro defines and the
-/// crate exports with `pub use`.
+/// Types of all crates: those defined with `pub` or `pub(…)`, and those that a macro defines and the crate
+/// exports with `pub use`.
 fn types(sources: &[Source], test_only: &BTreeSet<String>) -> Types {
     let mut types = Types::default();
     let mut made = Vec::new();
     let mut passed_on = BTreeSet::new();
     for source in sources {
         let Some(crate_name) = crate_of(&source.path) else { continue };
-        // The library of the black-box tests is used together with `lab`: it counts.
+        // The library of the black-box tests is used together with `lab`, so it is included.
         let in_tests = match crate_name {
             "tests" => source.test_ranges(),
             _ => escapes::test_ranges(source, test_only),
@@ -198,7 +200,7 @@ fn types(sources: &[Source], test_only: &BTreeSet<String>) -> Types {
     types
 }
 
-/// Types that files of our crates define outside all braces, tests apart.
+/// Types that files of our crates define outside of all braces, except in tests.
 fn own_types(sources: &[Source], test_only: &BTreeSet<String>) -> OwnTypes {
     let mut own = OwnTypes::new();
     for source in sources.iter().filter(|source| source.path.starts_with(OWN)) {
@@ -215,20 +217,20 @@ fn own_types(sources: &[Source], test_only: &BTreeSet<String>) -> OwnTypes {
     own
 }
 
-/// The folder of the crate that a file of `src/` belongs to.
+/// The folder of the crate to which a file in `src/` belongs.
 fn crate_of(path: &str) -> Option<&str> {
     let is_looked_at = !BUT_BELOW.iter().any(|folder| path.starts_with(folder));
     path.split_once("/src/").map(|(folder, _)| folder).filter(|_| is_looked_at)
 }
 
-/// The type that the code behind a `pub` defines.
+/// The type defined by the code after a `pub`.
 fn defined(behind: &str) -> Option<&str> {
     let mut words = words(behind.strip_prefix(char::is_whitespace)?);
     let item = words.find(|word| !["unsafe", "auto"].contains(word))?;
     words.next().filter(|_| ITEMS.contains(&item))
 }
 
-/// The type that a line defines which is not indented, whoever may use it.
+/// The type defined by a line without indentation, with any visibility.
 fn defined_at_margin(line: &str) -> Option<&str> {
     let (first, behind) = line.split_at(line.find(|c: char| !c.is_alphanumeric() && c != '_')?);
     match first {
@@ -238,23 +240,23 @@ fn defined_at_margin(line: &str) -> Option<&str> {
     }
 }
 
-/// The type that the code behind the `pub` of a `pub(…)` defines.
+/// The type defined by the code after the `pub` of a `pub(…)`.
 fn defined_inside(behind: &str) -> Option<&str> {
     defined(behind.strip_prefix('(')?.split_once(')')?.1)
 }
 
-/// Of a `use` behind a `pub`: the first segment of its path, and the types that it names.
+/// The first path segment of a `use` after a `pub`, and the types that it names.
 fn exported(behind: &str) -> Option<(&str, Vec<&str>)> {
     let path = behind.trim_start().strip_prefix("use ")?;
     let path = path.split(';').next()?.trim_start().trim_start_matches("::");
     let is_type =
         |name: &&str| name.starts_with(char::is_uppercase) && name.contains(char::is_lowercase);
-    // Of `a::B as C` the last word counts, of `a::B::C` too; groups end at `,` and braces.
+    // The last name of `a::B as C` counts, as in `a::B::C`; groups end at `,` and braces.
     let last = |part| words(part).last().filter(is_type);
     Some((words(path).next()?, path.split([',', '{', '}']).filter_map(last).collect()))
 }
 
-/// Whether a file has a module of that name.
+/// Whether a file has a module with this name.
 fn has_module(source: &Source, name: &str) -> bool {
     source.find("mod").into_iter().any(|at| words(&source.code[at..]).nth(1) == Some(name))
 }
@@ -263,7 +265,7 @@ fn words(code: &str) -> impl Iterator<Item = &str> {
     code.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty())
 }
 
-/// Line of the entry for a name in `ALLOWED`.
+/// The line of the entry for a name in `ALLOWED`.
 fn line_of_entry(sources: &[Source], name: &str) -> usize {
     let entry = format!("(\"{name}\",");
     let table = sources.iter().find(|source| source.path == PATH);

@@ -1,9 +1,8 @@
-//! The arrows between layers, read off the manifests.
+//! The arrows between layers, as found in the manifests.
 //!
-//! `base <- core | edge <- role <- cli <- skep`: cores and edges never see each
-//! other; only roles join them. Neighbours within a layer do not see each other
-//! either, but for the arrows that the table names. A crate is told by its
-//! folder, so moving it changes what it may use.
+//! `base <- core | edge <- role <- cli <- skep`: cores and edges never depend on each other; only roles
+//! combine them. Crates of one layer do not depend on each other either, except for the arrows that the table
+//! lists. A crate's folder determines its layer, so moving it changes what it may use.
 
 use std::collections::BTreeMap;
 
@@ -16,13 +15,13 @@ use crate::repo::Page;
 /// What the crates below a folder may depend on.
 struct Layer {
     folder: &'static str,
-    /// Folders of ours, each with all below it.
+    /// Folders of ours, each including everything below it.
     may_use: &'static [&'static str],
-    /// Packages of others that this layer must do without.
+    /// Packages of others that this layer must not use.
     banned: &'static [&'static str],
 }
 
-/// Does I/O, reads clocks, draws entropy, starts threads or runs futures.
+/// Packages that do I/O, read clocks, provide randomness, start threads or run futures.
 const IMPURE: &[&str] = &[
     "async-std",
     "axum",
@@ -47,14 +46,14 @@ const IMPURE: &[&str] = &[
     "tracing-subscriber",
 ];
 
-/// Speaks to people or to management, which the data path never does.
+/// Packages for interfaces to people or to management, which the data path never has.
 const OUTERMOST: &[&str] =
     &["anyhow", "axum", "clap", "crossterm", "hyper", "hyper-util", "ratatui", "utoipa"];
 
-/// The one table of allowed arrows; the first row that fits a crate counts.
+/// The table of allowed arrows; the first row that matches a crate applies.
 const LAYERS: &[Layer] = &[
     Layer { folder: "crates/base", may_use: &["crates/base/units"], banned: IMPURE },
-    // What application servers say is translated into HTTP's types, and judged by its rules.
+    // Replies of application servers are converted to HTTP's types, and validated by its rules.
     Layer {
         folder: "crates/core/ajp",
         may_use: &["crates/base", "crates/core/http"],
@@ -71,16 +70,15 @@ const LAYERS: &[Layer] = &[
         may_use: &["crates/base", "crates/core/http"],
         banned: IMPURE,
     },
-    // The rules of caching are about HTTP's fields, dates and conditions.
+    // The caching rules concern HTTP's fields, dates and conditions.
     Layer {
         folder: "crates/core/httpcache",
         may_use: &["crates/base", "crates/core/http"],
         banned: IMPURE,
     },
     Layer { folder: "crates/core", may_use: &["crates/base"], banned: IMPURE },
-    // A connection to a node is a worker's connection like any other, with the
-    // same deadlines and buffers, and one to another cache is pooled like it:
-    // the only arrows between neighbours.
+    // A connection to a node is a worker's connection like any other, with the same deadlines and buffers,
+    // and one to another cache is pooled in the same way: the only arrows between crates of this layer.
     Layer {
         folder: "crates/edge/upstream",
         may_use: &["crates/base", "crates/edge/serve"],
@@ -110,7 +108,7 @@ const LAYERS: &[Layer] = &[
         ],
         banned: OUTERMOST,
     },
-    // Nodes of a service and servers of a pool are the same: members, of which requests go to one.
+    // Nodes of a service and servers of a pool are the same: members, to one of which each request is sent.
     Layer {
         folder: "crates/role/dispatcher",
         may_use: &[
@@ -133,21 +131,21 @@ const LAYERS: &[Layer] = &[
         may_use: &["crates/base", "crates/core", "crates/edge"],
         banned: OUTERMOST,
     },
-    // A client: it asks servers, whose engine and proxy it judges and does not share. Its file is one
-    // that recorders add to.
+    // A client: it must not share the engine and proxy of the servers that it measures. Recorders add to the
+    // same file.
     Layer {
         folder: "crates/role/probe",
         may_use: &["crates/base", "crates/edge/database"],
         banned: &["anyhow", "axum", "clap", "crossterm", "ratatui", "utoipa"],
     },
-    // Another client: of the same URLs, and redirects that lead to them.
+    // Another client, with the same URLs and redirects.
     Layer {
         folder: "crates/role/load",
         may_use: &["crates/base", "crates/core/workload", "crates/role/probe"],
         banned: &["anyhow", "axum", "clap", "crossterm", "ratatui", "utoipa"],
     },
-    // It simulates a site: the policies and the cache that run live, under a virtual clock and without any I/O. Nothing
-    // that serves may want that.
+    // It simulates a site: the live policies and cache, under a virtual clock and without any I/O. Nothing
+    // that serves may use that.
     Layer {
         folder: "crates/role/advise",
         may_use: &["crates/base", "crates/core/policy", "crates/core/workload", "sim/site"],
@@ -158,7 +156,7 @@ const LAYERS: &[Layer] = &[
         may_use: &["crates/base", "crates/core", "crates/edge", "crates/role/engine"],
         banned: OUTERMOST,
     },
-    // It asks processes that run, and starts some; it composes none.
+    // It queries running processes, and starts some; it composes none.
     Layer {
         folder: "crates/cli",
         // The table of policies is what it explains.
@@ -184,13 +182,13 @@ const LAYERS: &[Layer] = &[
     // The model of the packet programs: as pure as a core.
     Layer { folder: "bpf/steer", may_use: &["crates/base"], banned: IMPURE },
     Layer { folder: "bpf", may_use: &["crates/base", "bpf/steer"], banned: &[] },
-    // No layer of the product: serving code must not be able to use it. Only what
-    // starts clusters on one machine may.
+    // Not a layer of the product: serving code must not be able to use it, only what starts clusters on one
+    // machine.
     Layer { folder: "testbed", may_use: &["crates/base"], banned: OUTERMOST },
-    // It judges what Skep sends, so nothing of Skep may help it.
+    // It judges what Skep sends, so it must not use anything of Skep.
     Layer { folder: "testclient", may_use: &[], banned: OUTERMOST },
-    // It measures what carries the messages of handoffs by itself, beside TCP: by the product's socket and its times.
-    // And it compares policies on simulated sites.
+    // It measures transports of handoff messages alone, with the product's socket and timers, and compares
+    // them with TCP. It also compares policies on simulated sites.
     Layer {
         folder: "lab",
         may_use: &[
@@ -222,8 +220,8 @@ const LAYERS: &[Layer] = &[
     Layer { folder: "fuzz", may_use: &["crates/base", "crates/core"], banned: &[] },
 ];
 
-/// What the tests of a crate, and they alone, may use besides: a simulation joins
-/// cores, as roles do, and stands on what all simulations share; servers are asked by the client of all tests.
+/// What only the tests of a crate may use in addition: a simulation combines cores, as roles do, and uses the
+/// common base of simulations; servers are queried by the client of all tests.
 const IN_TESTS: &[(&str, &str)] = &[
     ("crates/core/cluster", "sim"),
     ("crates/core/directory", "crates/core/cache"),
@@ -234,7 +232,7 @@ const IN_TESTS: &[(&str, &str)] = &[
     ("crates/role/engine", "testclient"),
 ];
 
-/// Finds arrows that the table does not have.
+/// Finds arrows that are not in the table.
 pub(crate) fn check(pages: &[Page]) -> Result<Vec<Finding>> {
     let parsed = pages.iter().map(Manifest::parse).collect::<Result<Vec<_>>>()?;
     let manifests: Vec<Manifest> = parsed.into_iter().flatten().collect();
@@ -292,14 +290,14 @@ mod tests {
 
     use super::*;
 
-    /// A crate in `folder` named after it, with dependency lines.
+    /// A crate in `folder`, with a name derived from it and dependency lines.
     fn page(folder: &str, dependencies: &str) -> Page {
         let name = folder.replace("crates/", "").replace('/', "-");
         let text = format!("[package]\nname = \"{name}\"\n\n[dependencies]\n{dependencies}\n");
         Page { path: format!("{folder}/Cargo.toml"), text }
     }
 
-    /// Findings for a crate in `folder` that depends on the crate in `on`.
+    /// The number of findings for a crate in `folder` that depends on the crate in `on`.
     fn arrow(folder: &str, on: &str) -> usize {
         let dependency =
             format!("{}.workspace = true", on.replace("crates/", "").replace('/', "-"));

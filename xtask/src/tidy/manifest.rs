@@ -1,4 +1,4 @@
-//! A `Cargo.toml` as the layer rule reads it: whose, where, on what.
+//! A `Cargo.toml` as seen by the layer rule: name, folder, dependencies.
 
 use anyhow::{Context, Result};
 use toml_edit::{Document, Item, TableLike};
@@ -7,13 +7,13 @@ use crate::repo::Page;
 
 /// A crate of the repo.
 pub(crate) struct Manifest {
-    /// Path of the file from the root.
+    /// Path of the file relative to the root.
     pub(crate) path: String,
-    /// Folder of the crate from the root.
+    /// Folder of the crate relative to the root.
     pub(crate) folder: String,
     /// Name of the package.
     pub(crate) name: String,
-    /// What it depends on, for any purpose and target.
+    /// Its dependencies, for any purpose and target.
     pub(crate) dependencies: Vec<Dependency>,
 }
 
@@ -28,7 +28,7 @@ pub(crate) struct Dependency {
 }
 
 impl Manifest {
-    /// Reads a manifest; `None` for one that is only a workspace.
+    /// Parses a manifest; `None` if it is only a workspace.
     pub(crate) fn parse(page: &Page) -> Result<Option<Self>> {
         let document = Document::parse(page.text.as_str()).with_context(|| page.path.clone())?;
         let package = document.get("package").and_then(|package| package.get("name"));

@@ -1,4 +1,4 @@
-//! The page of metrics names every metric, and no other.
+//! The page of metrics names every metric, and no others.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,7 +29,7 @@ pub(crate) fn check(
 
 type Places = BTreeMap<String, (String, usize)>;
 
-/// Names in string literals of the crates, tests left out.
+/// Metric names in string literals of the crates, except in tests.
 fn registered(sources: &[Source], test_only: &BTreeSet<String>) -> Places {
     let mut names = Places::new();
     for source in sources.iter().filter(|source| source.path.starts_with("crates/")) {
@@ -59,8 +59,7 @@ fn documented(pages: &[Page]) -> Places {
     names
 }
 
-/// Whether some crate has a metric of that name, or a histogram whose parts
-/// have such names.
+/// Whether some crate has a metric with this name, or a histogram with such parts.
 fn is_registered(name: &str, registered: &Places) -> bool {
     let stem = ["_bucket", "_sum", "_count"].iter().find_map(|part| name.strip_suffix(part));
     registered.contains_key(name) || stem.is_some_and(|stem| registered.contains_key(stem))

@@ -1,4 +1,4 @@
-//! Every file says first what it owns.
+//! Every file begins with its module documentation.
 
 use super::Finding;
 use crate::source::Source;

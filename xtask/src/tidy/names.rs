@@ -1,7 +1,7 @@
-//! Names that were given up for the field's own, and must not come back.
+//! Names that were replaced by the field's own terms, and must not be used again.
 //!
-//! The table is of identifiers: in code, as a whole string (a label, a field), and in code spans of pages.
-//! Comments and prose are a reader's to judge.
+//! The table lists identifiers: in code, as a whole string (a label, a field), and in code spans of pages.
+//! Comments and prose are left to reviewers.
 
 use super::Finding;
 use crate::repo::Page;
@@ -9,12 +9,12 @@ use crate::source::Source;
 
 const PATH: &str = "xtask/src/tidy/names.rs";
 
-/// A name that is refused.
+/// A refused name.
 struct Refused {
     names: &'static [&'static str],
-    /// What to write.
+    /// What to write instead.
     instead: &'static str,
-    /// Files below these mean something else by it.
+    /// Files below these folders use it with another meaning.
     but_below: &'static [&'static str],
 }
 
@@ -62,7 +62,7 @@ const TABLE: &[Refused] = &[
     refused(&["standing", "standings"], "health, ReplicaStatus"),
 ];
 
-/// Finds refused names in code and as whole strings, tests too.
+/// Finds refused names in code and as whole strings, including tests.
 pub(crate) fn check(source: &Source) -> Vec<Finding> {
     let mut findings = Vec::new();
     let concerns = |row: &&Refused| !row.but_below.iter().any(|it| source.path.starts_with(it));
@@ -96,7 +96,7 @@ fn finding(path: &str, line: usize, name: &str, row: &Refused) -> Finding {
     Finding::new(path, line, "name", format!("`{name}` is the old name: {}", row.instead))
 }
 
-/// Where a string is the name and nothing else; but for the table.
+/// Offsets of strings that consist of the name only; except in the table.
 fn as_string(source: &Source, name: &str) -> Vec<usize> {
     if source.path == PATH {
         return Vec::new();
@@ -104,7 +104,7 @@ fn as_string(source: &Source, name: &str) -> Vec<usize> {
     source.text.match_indices(&format!("\"{name}\"")).map(|(at, _)| at).collect()
 }
 
-/// Of `a::b` and `a(b)` the `a`; a field's name with hyphens is one word.
+/// The first name of a span, such as `a` of `a::b` and `a(b)`; a field's name with hyphens is one word.
 fn leading_word(span: &str) -> &str {
     span.split(|c: char| !c.is_alphanumeric() && !"_-".contains(c)).next().unwrap_or_default()
 }

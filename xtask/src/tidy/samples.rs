@@ -1,4 +1,4 @@
-//! Config files that a page shows are config files that Skep takes.
+//! Config files shown on a page must be accepted by Skep.
 //!
 //! A fence marked `toml` is a whole config; fragments are marked `text`.
 

@@ -1,9 +1,8 @@
-//! Functions of at most 70 lines, files of at most 600, and a ratchet.
+//! Functions have at most 70 lines and files at most 600, except for those in a ratchet.
 //!
-//! What is longer stands in `xtask/ratchet.toml` with its present length. A
-//! listed length may only go down: growth is a finding, and so is a number
-//! that is higher than the truth. Files of cases mark themselves with
-//! `//! tidy: table` and are exempt.
+//! Longer ones are listed in `xtask/ratchet.toml` with their present length. A listed length may only
+//! decrease: growth is a finding, and so is a number that is higher than the actual length. Files of cases
+//! are marked with `//! tidy: table` and are exempt.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +16,7 @@ const FUNCTION_LINES_MAX: usize = 70;
 const FILE_LINES_MAX: usize = 600;
 const RATCHET: &str = "xtask/ratchet.toml";
 
-/// Finds what is longer than the limit or than the ratchet says.
+/// Finds what is longer than the limit or than its length in the ratchet.
 pub(crate) fn check(sources: &[Source], ratchet: &str) -> Result<Vec<Finding>> {
     let ratchet = Document::parse(ratchet).context(RATCHET)?;
     let mut functions = Kind::new("function-lines", FUNCTION_LINES_MAX, &ratchet)?;
@@ -36,7 +35,7 @@ pub(crate) fn check(sources: &[Source], ratchet: &str) -> Result<Vec<Finding>> {
     Ok(findings)
 }
 
-/// One limit and the exceptions to it that nobody has met yet.
+/// One limit, and the exceptions to it that were not needed so far.
 struct Kind {
     name: &'static str,
     lines_max: usize,
@@ -55,7 +54,7 @@ impl Kind {
         Ok(Self { name, lines_max, listed })
     }
 
-    /// Compares a length with the limit or with its line in the ratchet.
+    /// Compares a length with the limit, or with its entry in the ratchet.
     fn judge(&mut self, path: &str, key: &str, line: usize, lines: usize) -> Option<Finding> {
         if lines <= self.lines_max {
             return None;
@@ -72,7 +71,7 @@ impl Kind {
         Some(Finding::new(path, line, self.name, what))
     }
 
-    /// Exceptions that nothing needs any more.
+    /// Exceptions that are no longer needed.
     fn left_over(&self) -> Vec<Finding> {
         let stale = |key: &String| {
             Finding::new(RATCHET, 1, self.name, format!("`{key}` is within the limit: remove it"))

@@ -39,7 +39,7 @@ pub(crate) enum CompareAction {
     Stop,
 }
 
-/// Reads an arm. Whether there are such nodes, the dispatcher knows.
+/// Parses an arm. Whether its nodes exist is checked by the dispatcher.
 fn arm(text: &str) -> Result<NewArm, String> {
     let form = "NAME=POLICY[*WEIGHT][:NODE,...]";
     let (name, rest) = text.split_once('=').ok_or_else(|| format!("expected {form}"))?;

@@ -1,4 +1,4 @@
-//! `skep policy advise`: which policy for a site, by its access log.
+//! `skep policy advise`: recommends a policy for a site, from its access log.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -17,7 +17,7 @@ use crate::arguments::AdviseArgs;
 use crate::config_file::load;
 use crate::show;
 
-/// Nodes and memory of each where nothing says so.
+/// Number of nodes and memory of each, unless specified.
 const NODES: usize = 4;
 const MEMORY_BYTES: u64 = 256 << 20;
 
@@ -30,7 +30,7 @@ pub(super) fn run(args: AdviseArgs) -> anyhow::Result<()> {
 fn run_until(args: &AdviseArgs, mut stopped: oneshot::Receiver<()>) -> anyhow::Result<()> {
     let setup = Setup::of(args)?;
     if let Some(file) = &args.svg {
-        // Found before the work and not after it.
+        // Checked before the work rather than after it.
         std::fs::write(file, "").with_context(|| format!("cannot write {}", file.display()))?;
     }
     let trace = progress::read_log(&args.log)?;
@@ -83,7 +83,7 @@ fn draw(advice: &PolicyAdvice, log: &Path, file: &Path) -> anyhow::Result<()> {
     std::fs::write(file, svg).with_context(|| format!("cannot write {}", file.display()))
 }
 
-/// What the log is simulated on.
+/// The configuration on which the log is simulated.
 struct Setup {
     cluster: SimulatedCluster,
     mode: DispatchMode,
@@ -163,7 +163,7 @@ impl Setup {
     }
 }
 
-/// The service that is meant.
+/// The service to simulate.
 fn service<'a>(config: &'a Config, args: &AdviseArgs) -> anyhow::Result<&'a ServiceConfig> {
     let names = || config.services.iter().map(|it| it.name.as_str()).collect::<Vec<_>>().join(", ");
     match (&args.service, config.services.as_slice()) {
@@ -179,7 +179,7 @@ fn service<'a>(config: &'a Config, args: &AdviseArgs) -> anyhow::Result<&'a Serv
     }
 }
 
-/// Of the nodes.
+/// The weights of the nodes.
 fn weights(args: &AdviseArgs, configured: Option<(&Config, &ServiceConfig)>) -> Vec<u32> {
     let equal = |count: usize| vec![1; count];
     match (args.nodes, configured) {
@@ -194,7 +194,8 @@ fn weights(args: &AdviseArgs, configured: Option<(&Config, &ServiceConfig)>) -> 
     }
 }
 
-/// Links and disks are as fast as weights say, the fastest as the options do.
+/// The nodes' links and disks are as fast as their weights indicate; the fastest have the speed that the
+/// options specify.
 fn cluster(args: &AdviseArgs, config: Option<&Config>, weights: &[u32]) -> SimulatedCluster {
     let memory = args.memory.or(config.map(|it| it.cache.size_bytes_max)).unwrap_or(MEMORY_BYTES);
     let usual = SimulatedNode::usual(memory);

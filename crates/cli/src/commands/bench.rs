@@ -1,4 +1,4 @@
-//! `skep bench`: data, run; replay.rs: replay.
+//! `skep bench`: data, run; replay is in replay.rs.
 
 mod processes;
 mod replay;
@@ -17,11 +17,11 @@ use super::{print, stop};
 use crate::arguments::{BenchCommand, BenchDataArgs, BenchHttp, BenchRunArgs, BenchWorkload};
 use crate::show;
 
-/// Usual length of a run, and of its warm-up, in milliseconds.
+/// Default length of a run, and of its warm-up, in milliseconds.
 const DURATION_MS: u64 = 30_000;
 const WARM_UP_MS: u64 = 5_000;
 
-/// Of the portal, as published under heavy load.
+/// The portal's values as published, under heavy load.
 const PORTAL: (u32, u64) = (50, 500);
 
 pub(crate) fn bench(command: BenchCommand) -> anyhow::Result<()> {
@@ -55,7 +55,8 @@ fn run_until(args: &BenchRunArgs, stopped: oneshot::Receiver<()>) -> anyhow::Res
     }
 }
 
-/// Runs a load in so many processes. One that is a part prints what it has counted, and returns nothing.
+/// Runs a load in `processes` processes. A process that is one part of it prints its counts, and returns
+/// nothing.
 fn play(
     plan: &LoadPlan,
     is_part: bool,
@@ -69,7 +70,7 @@ fn play(
         return print(&format!("{}\n", serde_json::to_string(&tally)?)).map(|()| None);
     }
     if let Some(file) = plot {
-        // Found before the run and not after it.
+        // Checked before the run rather than after it.
         std::fs::write(file, "").with_context(|| format!("cannot write {}", file.display()))?;
     }
     runtime.block_on(check_target(plan))?;
@@ -82,13 +83,13 @@ fn play(
         count => processes::run(count, stopped, |elapsed_ms| bar.set_position(elapsed_ms)),
     };
     bar.finish_and_clear();
-    // A lookup that hangs is not waited for.
+    // Does not wait for a name lookup that hangs.
     runtime.shutdown_background();
     tally.map(Some)
 }
 
 async fn until(stopped: oneshot::Receiver<()>) {
-    // Without a sender nobody stops it.
+    // Without a sender nothing stops the run.
     if stopped.await.is_err() {
         std::future::pending::<()>().await;
     }
@@ -165,7 +166,7 @@ fn report(args: &BenchRunArgs, plan: &LoadPlan, tally: LoadTally) -> anyhow::Res
     judge(&report)
 }
 
-/// Whether there was a right answer, and no wrong body.
+/// Checks that there was a right answer, and no wrong body.
 fn judge(report: &BenchReport) -> anyhow::Result<()> {
     match (report.tally.wrong_bodies(), report.tally.succeeded) {
         (0, 0) if report.tally.is_stopped => Ok(()),

@@ -37,7 +37,7 @@ fn explain(args: ExplainArgs) -> anyhow::Result<()> {
     }
 }
 
-/// What all nodes say alike once, and then a paragraph for each node.
+/// What all nodes have in common, and then a paragraph for each node.
 fn tell(explained: &Explained) -> String {
     let mut text = String::new();
     let caches = || explained.nodes.iter().filter_map(|node| node.cache.as_ref());
@@ -57,7 +57,7 @@ fn tell(explained: &Explained) -> String {
     text
 }
 
-/// Site, route, backend and key.
+/// Site, route, backend and key, as text.
 fn place(cache: &CacheExplanation) -> String {
     let CacheExplanation { site, route, backend, target, key, .. } = cache;
     let mut lines =
@@ -80,7 +80,7 @@ fn meets(cache: &CacheExplanation) -> String {
     format!("{verdict}; {}", why(&cache.reason))
 }
 
-/// `RFC 9111 5.2.2.7: the response is private (private)`.
+/// A reason as text, such as `RFC 9111 5.2.2.7: the response is private (private)`.
 fn why(CacheReason { token, section, text }: &CacheReason) -> String {
     format!("{section}: {text} ({token})")
 }
@@ -124,7 +124,7 @@ fn stored(it: &KeptVariant) -> String {
     )
 }
 
-/// Nodes of which nothing is known, and why.
+/// Nodes without an explanation, each with the reason.
 fn missing(explained: &Explained) -> Vec<String> {
     let why = |node: &ExplainedNode| {
         let why = match node.outcome {

@@ -44,7 +44,8 @@ fn print(text: &str) -> anyhow::Result<()> {
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("cannot write the answer")
 }
 
-/// Writes an API response verbatim. It contains data from servers, so non-text bytes are escaped.
+/// Writes an API response verbatim. It may contain data from servers, so characters that are unsafe on a
+/// terminal are escaped.
 fn print_json(answer: &ApiResponse) -> anyhow::Result<()> {
     print(&format!("{}\n", show::json(answer.text().trim_end())))
 }

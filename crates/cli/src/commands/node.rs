@@ -69,7 +69,7 @@ fn read(client: &ApiClient, answer: &ApiResponse) -> anyhow::Result<Vec<NodeStat
     Ok(client.decode(answer)?)
 }
 
-/// Polls until the node has no request left.
+/// Polls until the node has no requests left.
 fn wait_for_drain(
     client: &ApiClient,
     node: &OneNode,

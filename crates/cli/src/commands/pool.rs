@@ -72,7 +72,7 @@ pub(crate) fn pool(command: PoolCommand) -> anyhow::Result<()> {
     }
 }
 
-/// Tests a server, and prints what it answered; an error if that was nothing, or one of 500 to 599.
+/// Tests a server, and prints its response; fails if there was none, or a status of 500 to 599.
 fn test(server: &OneServer, test: &NewServerTest) -> anyhow::Result<()> {
     let client = server.target.find_node()?.client;
     let answer = client.post_json(&path(server, "/test"), test)?;
@@ -88,12 +88,13 @@ fn test(server: &OneServer, test: &NewServerTest) -> anyhow::Result<()> {
     }
 }
 
-/// A command without more to say.
+/// Gives an order without a body.
 fn tell_to(server: &OneServer, what: &str) -> anyhow::Result<()> {
     order(server, |client| Ok(client.post(&path(server, what))?)).map(drop)
 }
 
-/// Changes a server at all nodes, and prints what came of it; an error if a node that was asked did not do it.
+/// Changes a server at all nodes, and prints the result; fails if a node that was asked did not execute the
+/// order.
 fn order(
     server: &OneServer,
     job: impl FnOnce(&ApiClient) -> anyhow::Result<ApiResponse>,
@@ -109,7 +110,7 @@ fn order(
     Ok(client)
 }
 
-/// The same of what takes a while: prints only who does not do it.
+/// The same for an order that takes a while: prints only the nodes that do not execute it.
 fn begin(
     server: &OneServer,
     job: impl FnOnce(&ApiClient) -> anyhow::Result<ApiResponse>,
@@ -130,7 +131,7 @@ fn fail_unless_complete(ordered: &ServerOrdered) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The server as all nodes see it; none once it is gone from all that answer.
+/// The server as seen by all nodes; empty once it is gone from all nodes that answer.
 fn servers(client: &ApiClient, server: &OneServer) -> anyhow::Result<Vec<ServerStatus>> {
     let pools: Vec<PoolStatus> = client.decode(&client.get("/api/v1/pools")?)?;
     let servers = pools.into_iter().flat_map(|pool| pool.servers);

@@ -20,8 +20,8 @@ use super::{print, stop};
 use crate::arguments::{ProbeCommand, ProbeRunArgs};
 use crate::show;
 
-/// How long a run that a signal has ended waits for somebody to read what it prints, in milliseconds:
-/// a terminal takes it at once.
+/// How long a run that was ended by a signal waits until its output is read, in milliseconds: a terminal
+/// accepts it at once.
 const PRINT_WAIT_MS: u64 = 2_000;
 
 pub(crate) fn probe(command: ProbeCommand) -> anyhow::Result<()> {
@@ -48,7 +48,7 @@ fn run_until(plan: &ProbePlan, json: bool, stop: oneshot::Receiver<()>) -> anyho
     let is_stopped = Arc::new(AtomicBool::new(false));
     let stopped = until_stopped(stop, failed, Arc::clone(&is_stopped));
     let result = runtime.block_on(run_probe(plan, stopped, |it| printer.print(line(it, json))));
-    // A lookup that hangs is not waited for.
+    // Does not wait for a name lookup that hangs.
     runtime.shutdown_background();
     let mut outcome = result?;
     let wait_ms_max = is_stopped.load(Ordering::Relaxed).then_some(PRINT_WAIT_MS);
@@ -68,7 +68,7 @@ fn run_until(plan: &ProbePlan, json: bool, stop: oneshot::Receiver<()>) -> anyho
     }
 }
 
-/// Until a signal, which is noted, or until nothing can be printed any more.
+/// Returns after a signal, which is recorded, or when nothing can be printed any more.
 async fn until_stopped(
     stop: oneshot::Receiver<()>,
     failed: oneshot::Receiver<()>,
@@ -117,7 +117,7 @@ fn line(sample: &ProbeSample, json: bool) -> String {
     }
 }
 
-/// What a run says at its end, be that early or not.
+/// The output at the end of a run, whether it ended early or not.
 fn last_words(outcome: &mut ProbeOutcome, out: &Path, json: bool) -> String {
     match json {
         true => format!("{}\n", show::json(&show::probe_summary_json(outcome))),
@@ -142,7 +142,7 @@ fn export(file: &Path, json: bool, recorded: bool) -> anyhow::Result<()> {
     let mut out = BufWriter::new(io::stdout().lock());
     let export = if recorded { export_recorded } else { export_samples };
     match export(file, format, &mut out) {
-        // `head` has seen enough.
+        // The reader, such as `head`, wants no more.
         Err(ExportError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         result => Ok(result?),
     }

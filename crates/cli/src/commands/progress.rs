@@ -1,4 +1,4 @@
-//! Progress bars, on standard error if that is a terminal.
+//! Progress bars on standard error, if that is a terminal.
 
 use std::path::Path;
 
@@ -8,26 +8,26 @@ use skep_load::{LoadPlan, LoadProgress};
 
 use crate::{log_file, show};
 
-/// A bar over bytes that are written.
+/// A bar for bytes that are written.
 pub(super) fn bytes_bar(bytes: u64) -> ProgressBar {
     styled(bytes, "{bar:40} {bytes} of {total_bytes}, {eta} left")
 }
 
-/// A bar over the time of a run, in milliseconds.
+/// A bar for the time of a run, in milliseconds.
 pub(super) fn run_bar(plan: &LoadPlan) -> ProgressBar {
     styled(plan.duration_ms, "{bar:40} {percent} % {msg}")
 }
 
-/// Moves the bar of a run.
+/// Updates the bar of a run.
 pub(super) fn show_progress(bar: &ProgressBar, progress: LoadProgress) {
     bar.set_position(progress.elapsed_ms);
     bar.set_message(show::bench_progress(progress));
 }
 
-/// Reads an access log under a bar over its bytes.
+/// Reads an access log, with a bar for its bytes.
 ///
 /// # Errors
-/// There is no such file, or no log in it.
+/// The file does not exist, or is not a log.
 pub(super) fn read_log(log: &Path) -> anyhow::Result<LogTrace> {
     let bar = styled(0, "reading {bar:40} {bytes} of {total_bytes}");
     let trace = log_file::read_log(log, |file, bytes| {
@@ -38,7 +38,7 @@ pub(super) fn read_log(log: &Path) -> anyhow::Result<LogTrace> {
     Ok(trace)
 }
 
-/// A bar over steps of equal length, the current one of which it names.
+/// A bar for steps of equal length; it shows the name of the current step.
 pub(super) fn steps_bar() -> ProgressBar {
     styled(0, "{bar:40} {pos} of {len}, {eta} left, {msg}")
 }

@@ -41,7 +41,7 @@ fn tell(purged: &Purged, done: &str) -> String {
     purged.nodes.iter().map(line).collect()
 }
 
-/// Nodes that did not acknowledge the purge, and may reply with what it is about.
+/// Nodes that did not acknowledge the purge, and may still reply with the purged content.
 fn missing(purged: &Purged, timeout_ms: u64) -> Vec<String> {
     let why = |node: &PurgedNode| match node.outcome {
         PurgeOutcome::Late => {

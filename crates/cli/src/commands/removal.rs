@@ -1,4 +1,4 @@
-//! Waits until what was removed is gone.
+//! Waits until a removal is complete.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -9,11 +9,11 @@ use skep_console::NodeState;
 use super::WAIT_POLL_MS;
 use crate::show;
 
-/// Time within which an expired removal is done, in milliseconds: groups are looked at some times a
+/// Time within which an expired removal is completed, in milliseconds: groups are checked several times a
 /// second.
 const REMOVAL_MS: u64 = 5_000;
 
-/// Polls `read` until nothing is left; requests get `timeout_ms`.
+/// Polls `read` until nothing is left; requests in progress may take `timeout_ms`.
 pub(super) fn wait_for_removal<T>(
     name: &str,
     timeout_ms: u64,
@@ -26,7 +26,7 @@ pub(super) fn wait_for_removal<T>(
         let left = read()?;
         match left.first().map(&state) {
             None => return Ok(left),
-            // Somebody has added it again under that name.
+            // It was added again under that name.
             Some(state) if state != NodeState::Removing => {
                 bail!("{name} is {}, no longer removed", state.word())
             }

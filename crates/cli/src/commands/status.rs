@@ -24,7 +24,7 @@ pub(crate) fn status(args: &ShowArgs) -> anyhow::Result<()> {
     }
 }
 
-/// The requests that all nodes have at servers now, or the process elsewhere.
+/// The present requests of all nodes at servers, or those of the process.
 fn requests(args: &StatusArgs, of_process: bool) -> anyhow::Result<()> {
     let client = args.target.find()?.client;
     let route = if of_process { "/api/v1/requests" } else { "/api/v1/cluster/requests" };
@@ -38,7 +38,7 @@ fn requests(args: &StatusArgs, of_process: bool) -> anyhow::Result<()> {
     })
 }
 
-/// Requests of all nodes over time, or of the process.
+/// Requests of all nodes over time, or those of the process.
 fn series(args: &StatusArgs, step_s: u64, of_process: bool) -> anyhow::Result<()> {
     let client = args.target.find()?.client;
     let route = if of_process { "/api/v1/series" } else { "/api/v1/cluster/series" };
@@ -52,7 +52,7 @@ fn series(args: &StatusArgs, step_s: u64, of_process: bool) -> anyhow::Result<()
     })
 }
 
-/// The servers of applications, as all nodes see them.
+/// The servers of applications, as seen by all nodes.
 fn pools(args: &StatusArgs) -> anyhow::Result<()> {
     let client = args.target.find()?.client;
     let answer = client.get("/api/v1/cluster/pools")?;

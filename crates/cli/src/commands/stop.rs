@@ -1,5 +1,5 @@
-//! Signals that end a run. The main thread hears them, and the run has another, so that nothing which
-//! waits, for a file or for a terminal, keeps the process.
+//! Signals that end a run. The main thread receives them while the run has a thread of its own, so that no
+//! wait, for a file or for a terminal, keeps the process alive.
 
 use std::thread;
 
@@ -8,8 +8,9 @@ use tokio::sync::oneshot;
 
 use crate::signals::{SignalAction, Signals};
 
-/// Calls `work` in a thread of that name, with what hears of the first SIGINT or SIGTERM, and returns what it
-/// returns. It is not waited for after the second, or after the first once it hears no more.
+/// Calls `work` in a thread named `name`, with a receiver of the first SIGINT or SIGTERM, and returns its
+/// result. Does not wait for it after the second signal, or after the first if `work` has dropped the
+/// receiver.
 pub(super) fn with_signals(
     name: &str,
     work: impl FnOnce(oneshot::Receiver<()>) -> anyhow::Result<()> + Send + 'static,
@@ -20,7 +21,7 @@ pub(super) fn with_signals(
         let (stop, stopped) = oneshot::channel();
         let (end, ended) = oneshot::channel();
         let thread = thread::Builder::new().name(name.to_owned());
-        // Nobody receives it behind the second signal.
+        // After the second signal there is no receiver.
         thread.spawn(move || end.send(work(stopped)).ok()).context("cannot begin the run")?;
         tokio::select! {
             result = ended => result.context("the run has panicked")?,
@@ -38,7 +39,7 @@ async fn until_second(mut signals: Signals, stop: oneshot::Sender<()>) {
     }
 }
 
-/// Until SIGINT or SIGTERM; there is nothing to reload.
+/// Returns after SIGINT or SIGTERM; there is nothing to reload.
 async fn until_stopped(signals: &mut Signals) {
     while signals.next().await == SignalAction::Reload {}
 }
@@ -53,7 +54,7 @@ mod tests {
 
     use super::*;
 
-    /// One test: signals are the whole process's.
+    /// A single test, since signals are sent to the whole process.
     #[test]
     fn a_run_that_waits_for_ever_is_left_at_the_second_signal_or_once_it_hears_none() {
         let signal = |signal| kill_process(getpid(), signal).unwrap();
@@ -62,7 +63,7 @@ mod tests {
             signal(Signal::TERM);
             stopped.blocking_recv()?;
             signal(Signal::INT);
-            // As for a terminal that takes no more.
+            // As if blocked on a terminal that accepts no more output.
             Ok(released.recv()?)
         });
         assert!(result.unwrap_err().to_string().contains("ended by a signal"));

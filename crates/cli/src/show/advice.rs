@@ -10,10 +10,10 @@ use super::number::{age, bytes, count, duration, latency, plural};
 use super::table::{Align, TextTable};
 use super::{COLUMNS, harmless_text, wrap};
 
-/// Columns before what is said of a log.
+/// Columns of the labels of a log's summary.
 const INDENT: usize = 11;
 
-/// What was read of a log, and what was left out.
+/// What was read from a log, and what was left out.
 pub(crate) fn log_summary(path: &Path, trace: &LogTrace) -> String {
     let summary = trace.summary();
     let mut out = format!("log        {}\n", harmless_text(&path.display().to_string()));
@@ -52,7 +52,7 @@ pub(crate) fn log_summary(path: &Path, trace: &LogTrace) -> String {
     out
 }
 
-/// The same for programs.
+/// The same as JSON.
 pub(crate) fn log_json(trace: &LogTrace) -> Value {
     let summary = trace.summary();
     let first = summary.malformed_first.iter();
@@ -73,7 +73,7 @@ pub(crate) fn log_json(trace: &LogTrace) -> Value {
     })
 }
 
-/// The table, and what to do.
+/// The table of policies, and the recommendation.
 pub(crate) fn advice(advice: &PolicyAdvice) -> String {
     let site = &advice.site;
     let mut out = String::new();
@@ -164,7 +164,7 @@ fn row(policy: &AdvisedPolicy, mark: &str) -> [String; 8] {
     ]
 }
 
-/// Half of an interval, as a share of its middle.
+/// Half the width of an interval, as a share of its middle.
 fn half(estimate: Estimate) -> String {
     match estimate.half_width / estimate.mean {
         share if share < 0.0995 => format!("±{:.1} %", share * 100.0),

@@ -1,4 +1,4 @@
-//! Loads as text.
+//! Loads and their results as text.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -15,7 +15,7 @@ pub(crate) fn bench_data(written: &WrittenData, folder: &Path) -> String {
     format!("wrote {files} of {} below {}\n", bytes(written.bytes), folder.display())
 }
 
-/// How requests come, in words.
+/// The pace of requests, in words.
 pub(crate) fn bench_pace(plan: &LoadPlan) -> String {
     let clients = plural(plan.clients.into(), "client");
     match plan.pace {
@@ -42,13 +42,13 @@ pub(crate) fn bench_pace(plan: &LoadPlan) -> String {
     }
 }
 
-/// How far a run is.
+/// The progress of a run.
 pub(crate) fn bench_progress(progress: LoadProgress) -> String {
     let (answers, failed) = (count(progress.succeeded), count(progress.failed));
     format!("{answers} answers, {failed} failed, {}", bytes(progress.bytes))
 }
 
-/// What came of a run.
+/// The results of a run.
 pub(crate) fn bench_report(report: &BenchReport) -> String {
     let tally = &report.tally;
     let mut out = format!("{} at {}\n", report.workload, report.url);
@@ -77,7 +77,7 @@ pub(crate) fn bench_report(report: &BenchReport) -> String {
         let _ = writeln!(out, "failed {kind}: {}", count(*number));
     }
     for example in &tally.examples {
-        // Part of it comes from the server.
+        // It may contain text from the server.
         let _ = writeln!(out, "  {}", harmless_text(example));
     }
     out

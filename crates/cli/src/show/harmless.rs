@@ -1,23 +1,23 @@
-//! What of a foreign text may be drawn on a terminal: no commands to it, and nothing that hides or reorders what
-//! is around it ("Trojan Source", CVE-2021-42574).
+//! The part of a foreign text that may be drawn on a terminal: no control sequences, and nothing that hides
+//! or reorders the text around it ("Trojan Source", CVE-2021-42574).
 
 use std::fmt::Write as _;
 
-/// Whether a character is drawn where it stands: no control, no mark of direction, nothing of no width but what
-/// combines with the letter before it.
+/// Whether a character is drawn at its own position: no control character, no directional mark, and no
+/// character of zero width other than combining marks.
 pub(crate) fn is_harmless(it: char) -> bool {
-    // The tables of the standard library, which escape what is not printable. Behind a letter, since what combines
-    // with one is escaped where it begins a text; the quotes are escaped for another reason.
+    // The standard library escapes characters that are not printable. Tested after a letter, since combining
+    // marks are escaped at the start of a text; quotes are escaped for another reason.
     let behind_letter = String::from_iter(['a', it]);
     matches!(it, '"' | '\'' | '\\') || behind_letter.escape_debug().count() == 2
 }
 
-/// A text without what is not.
+/// The text without characters that are not harmless.
 pub(crate) fn harmless_text(text: &str) -> String {
     text.chars().filter(|it| is_harmless(*it)).collect()
 }
 
-/// JSON with escapes for all that is not harmless, which stands in strings only.
+/// The JSON text with all characters escaped that are not harmless; they occur in strings only.
 pub(crate) fn json(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for it in text.chars() {

@@ -1,21 +1,21 @@
 //! Numbers for people: at most six characters, with units.
 
-/// 999, 12.3k, 4.56M.
+/// A count, such as 999, 12.3k, 4.56M.
 pub(crate) fn count(number: u64) -> String {
     scaled(number as f64, 1000.0, &["", "k", "M", "G", "T"])
 }
 
-/// A number and what it counts.
+/// A count with its noun.
 pub(crate) fn plural(number: u64, noun: &str) -> String {
     format!("{} {noun}{}", count(number), if number == 1 { "" } else { "s" })
 }
 
-/// 999 B, 1.50 KiB.
+/// A size, such as 999 B, 1.50 KiB.
 pub(crate) fn bytes(number: u64) -> String {
     scaled(number as f64, 1024.0, &[" B", " KiB", " MiB", " GiB", " TiB"])
 }
 
-/// Events in a second: 0.25, 12.3, 4.56k.
+/// Events per second, such as 0.25, 12.3, 4.56k.
 pub(crate) fn rate(per_second: f64) -> String {
     match per_second {
         0.0 => "0".to_owned(),
@@ -25,7 +25,7 @@ pub(crate) fn rate(per_second: f64) -> String {
     }
 }
 
-/// 0.25 ms, 12.3 ms, 1.50 s; `-`: none.
+/// A latency, such as 0.25 ms, 12.3 ms, 1.50 s; `-` if there is none.
 pub(crate) fn latency(us: u64) -> String {
     match us {
         0 => "-".to_owned(),
@@ -34,7 +34,7 @@ pub(crate) fn latency(us: u64) -> String {
     }
 }
 
-/// 12s, 5m 3s, 2h 10m, 3d 4h.
+/// A duration, such as 12s, 5m 3s, 2h 10m, 3d 4h.
 pub(crate) fn duration(ms: u64) -> String {
     let s = ms / 1000;
     match s {
@@ -45,12 +45,12 @@ pub(crate) fn duration(ms: u64) -> String {
     }
 }
 
-/// 40 ms, then as [`duration`].
+/// An age: milliseconds below one second, then as [`duration`].
 pub(crate) fn age(ms: u64) -> String {
     if ms < 1000 { format!("{ms} ms") } else { duration(ms) }
 }
 
-/// A share as a percentage; `-`: of nothing.
+/// A share as a percentage; `-` if the whole is 0.
 pub(crate) fn permille(part: u64, whole: u64) -> String {
     match whole {
         0 => "-".to_owned(),
@@ -58,7 +58,7 @@ pub(crate) fn permille(part: u64, whole: u64) -> String {
     }
 }
 
-/// `number` below 1000 times a unit's worth, by three digits.
+/// `number` in the largest suitable unit, with three digits.
 fn scaled(number: f64, step: f64, units: &[&str]) -> String {
     let mut scaled = number;
     let mut at = 0;
@@ -72,7 +72,7 @@ fn scaled(number: f64, step: f64, units: &[&str]) -> String {
     }
 }
 
-/// Three digits.
+/// A number with three digits.
 fn three(number: f64) -> String {
     match number {
         small if small < 9.995 => format!("{small:.2}"),

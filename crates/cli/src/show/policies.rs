@@ -2,10 +2,10 @@
 
 use skep_policy::PolicyInfo;
 
-/// Columns of a line.
+/// Maximum columns of a line.
 const COLUMNS_MAX: usize = 80;
 
-/// What each chooses.
+/// The list of policies, each with a description.
 pub(crate) fn policies(policies: &[PolicyInfo]) -> String {
     let name_columns = policies.iter().map(|info| info.name.len()).max().unwrap_or(0) + 4;
     let entry = |info: &PolicyInfo| {
@@ -21,7 +21,7 @@ pub(crate) fn policies(policies: &[PolicyInfo]) -> String {
     )
 }
 
-/// All about one.
+/// The details of one policy.
 pub(crate) fn policy(info: &PolicyInfo) -> String {
     let direct = if info.direct.is_some() { "direct, " } else { "" };
     let latencies = match info.learns_latencies {
@@ -39,7 +39,7 @@ pub(crate) fn policy(info: &PolicyInfo) -> String {
     )
 }
 
-/// Lines of at most so many columns.
+/// Wraps a text into lines of at most `columns_max` columns.
 pub(super) fn wrap(text: &str, columns_max: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {

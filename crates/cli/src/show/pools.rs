@@ -1,4 +1,4 @@
-//! Pools and their servers: added up over all nodes, and as each sees them.
+//! Pools and their servers: summed over all nodes, and as each node sees them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,13 +11,13 @@ use super::harmless::is_harmless;
 use super::table::{Align, TextTable};
 use super::{COLUMNS, Paint, bytes, count, duration, latency, line};
 
-/// Minutes in which sessions are counted, where nobody counts them.
+/// Minutes of sessions that are shown if no node counts them.
 const SESSIONS_MIN: u64 = 30;
 
-/// Values of a server on a line of at most 80 columns.
+/// Values of a server per line of at most 80 columns.
 const PARTS_PER_LINE: usize = 3;
 
-/// The pools, and their servers.
+/// The pools with their servers.
 pub(crate) fn pools(pools: &[PoolStatus], paint: Paint) -> String {
     if pools.is_empty() {
         return "no pools\n".to_owned();
@@ -48,9 +48,9 @@ pub(crate) fn pools(pools: &[PoolStatus], paint: Paint) -> String {
     out
 }
 
-/// What came of an order about a server.
+/// The result of an order about a server.
 pub(crate) fn server_ordered(name: &str, ordered: &ServerOrdered) -> String {
-    // By what nodes see of it: the requests that they have there, and their names.
+    // Grouped by how the nodes see it: state, then the nodes' requests there and their names.
     let mut seen = BTreeMap::<Option<NodeState>, (u32, &str, Vec<&str>)>::new();
     let mut out = String::new();
     for node in ordered.nodes.iter().filter(|it| it.done) {
@@ -76,7 +76,7 @@ pub(crate) fn server_ordered(name: &str, ordered: &ServerOrdered) -> String {
     out + &server_not_ordered(ordered)
 }
 
-/// The nodes that have not done it, and why.
+/// The nodes that have not executed the order, and why.
 pub(crate) fn server_not_ordered(ordered: &ServerOrdered) -> String {
     let mut out = String::new();
     for node in ordered.nodes.iter().filter(|it| !it.done) {
@@ -87,7 +87,7 @@ pub(crate) fn server_not_ordered(ordered: &ServerOrdered) -> String {
     out
 }
 
-/// The pools of all nodes: of each pool one table, with each server as each node sees it.
+/// The pools of all nodes: one table per pool, with each server as each node sees it.
 pub(crate) fn pools_of_nodes(nodes: &[NodePools], paint: Paint) -> String {
     let mut by_name: BTreeMap<&str, Vec<(&str, &PoolStatus)>> = BTreeMap::new();
     for (node, pool) in nodes.iter().flat_map(|it| it.pools.iter().map(|pool| (&it.node, pool))) {
@@ -129,7 +129,7 @@ fn headline(name: &str, seen: &[(&str, &PoolStatus)]) -> String {
     )
 }
 
-/// The sessions of a pool; of `asked` nodes, those are named that have told nothing of theirs.
+/// The sessions of a pool; names those of the `asked` nodes that have not reported theirs.
 fn sessions(text: &mut String, seen: Option<&PoolSessions>, asked: &[&str]) {
     let Some(seen) = seen else {
         return line(text, &format!("  sessions in the last {SESSIONS_MIN} min: -"));
@@ -151,7 +151,7 @@ fn sessions(text: &mut String, seen: Option<&PoolSessions>, asked: &[&str]) {
     line(text, &shown);
 }
 
-/// `(campus 900,`, `library 20,` and `other 320)`; nothing if no network has a name.
+/// `(campus 900,`, `library 20,` and `other 320)`; empty if no network is named.
 fn by_network(seen: &PoolSessions) -> Vec<String> {
     if seen.networks.len() < 2 {
         return Vec::new();
@@ -171,7 +171,7 @@ fn servers_of_nodes(seen: &[(&str, &PoolStatus)], paint: Paint) -> String {
         .iter()
         .flat_map(|(node, pool)| pool.servers.iter().map(|server| (*node, server)))
         .collect();
-    // In the order of the config, as the first node has it; each server's nodes together.
+    // In the order of the config, as the first node reports it; the rows of each server together.
     let mut order: Vec<&str> = Vec::new();
     for (_, server) in &rows {
         if !order.contains(&server.name.as_str()) {
@@ -195,7 +195,7 @@ fn servers_of_nodes(seen: &[(&str, &PoolStatus)], paint: Paint) -> String {
     text
 }
 
-/// The status that servers report, each as of the latest answer to any node.
+/// The status reported by servers, each as of the latest response to any node.
 fn agents(text: &mut String, rows: &[(&str, &ServerStatus)]) {
     let mut latest: Vec<(&str, &ServerSelfReport)> = Vec::new();
     for (_, server) in rows {
@@ -224,7 +224,7 @@ fn agents(text: &mut String, rows: &[(&str, &ServerStatus)]) {
     }
 }
 
-/// The values and sessions, some on a line.
+/// The reported values and sessions, several per line.
 fn said(agent: &ServerSelfReport) -> Vec<String> {
     let value = |(name, value): (&String, &f64)| match name.strip_suffix("_bytes") {
         Some(name) => format!("{} {}", plain(name).replace('_', " "), bytes(*value as u64)),
@@ -246,12 +246,12 @@ fn number(value: f64) -> String {
     }
 }
 
-/// What comes from a server must not reach the terminal as commands.
+/// Replaces characters of a server's text that are unsafe on a terminal.
 fn plain(text: &str) -> String {
     text.chars().map(|it| if is_harmless(it) { it } else { '.' }).collect()
 }
 
-/// How those nodes see a server that see it differently than most do.
+/// The views of nodes that see a server in another state than most do.
 fn views(text: &mut String, server: &ServerStatus) {
     for view in server.seen_by.iter().filter(|it| it.state != server.state) {
         let reason = view.reason.as_ref().map_or_else(String::new, |why| format!(": {why}"));
@@ -271,7 +271,7 @@ fn notes(text: &mut String, who: &str, server: &ServerStatus) {
     }
 }
 
-/// What a server answered to a test, as far as it came.
+/// A server's response to a test, as far as it was received.
 pub(crate) fn server_test(test: &ServerTest) -> String {
     let ms = |us: u64| format!("{:.1} ms", us as f64 / 1000.0);
     let mut text = String::new();
@@ -321,7 +321,7 @@ fn servers(pool: &PoolStatus, paint: Paint) -> String {
     text
 }
 
-/// A table of servers: the columns that all of them have, one `second` and one `last`.
+/// A table of servers: the common columns, one `second` and one `last` column.
 fn table_of_servers(second: &str, last: (&str, Align)) -> TextTable<9> {
     TextTable::new(&[
         ("SERVER", Align::Left),

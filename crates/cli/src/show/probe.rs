@@ -1,4 +1,4 @@
-//! Samples of the probe as lines of 80 columns, and what is said of a run at its end.
+//! Samples of the probe as lines of 80 columns, and the summary of a run.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -13,23 +13,23 @@ use super::{COLUMNS, harmless};
 /// Columns of a time.
 const TIME: usize = 6;
 
-/// Columns of what the server answered.
+/// Columns of the server's answer.
 const ANSWER: usize = 9;
 
 /// Columns before the URL: the time of day, seven times, the answer, and the spaces before both.
 const BEFORE_URL: usize = 8 + 7 * TIME + 1 + ANSWER + 1;
 
-/// Columns before what a failure has to say.
+/// Columns before the description of a failure.
 const FAILURE_INDENT: usize = 4;
 
-/// The names above [`probe_sample`]'s columns.
+/// The column heads of [`probe_sample`].
 pub(crate) fn probe_head() -> String {
     let names = ["DNS", "REDIR", "CONN", "TLS", "FIRST", "DATA", "TOTAL"];
     let times: String = names.iter().map(|name| format!("{name:>TIME$}")).collect();
     format!("{:<8}{times} {:<ANSWER$} {}\n", "UTC", "STATUS", "URL (times in ms)")
 }
 
-/// A sample in one line.
+/// A sample as one line.
 pub(crate) fn probe_sample(sample: &ProbeSample) -> String {
     let s = sample.at_unix_ms / 1000 % 86_400;
     let mut out = format!("{:02}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60);
@@ -47,7 +47,7 @@ pub(crate) fn probe_sample(sample: &ProbeSample) -> String {
     out
 }
 
-/// What a run has measured: a row for each URL, then what has failed.
+/// The results of a run: a row for each URL, then the failures.
 pub(crate) fn probe_summary(outcome: &mut ProbeOutcome, out_file: &Path) -> String {
     let columns = [
         ("URL", Align::Left),
@@ -83,7 +83,7 @@ pub(crate) fn probe_summary(outcome: &mut ProbeOutcome, out_file: &Path) -> Stri
     out + "\n"
 }
 
-/// How often a URL has failed by each kind, and what the latest of them had to say.
+/// The number of failures of a URL by kind, with the latest message of each.
 fn failure_lines(url: &UrlSummary) -> String {
     let mut out = String::new();
     for (kind, failures) in &url.failures {
@@ -98,7 +98,7 @@ fn failure_lines(url: &UrlSummary) -> String {
     out
 }
 
-/// The same for programs.
+/// The same as JSON.
 pub(crate) fn probe_summary_json(outcome: &ProbeOutcome) -> String {
     let url = |url: &UrlSummary| {
         let mut times = url.total.clone();
@@ -133,7 +133,7 @@ fn summary_row(url: &mut UrlSummary) -> [String; 6] {
     ]
 }
 
-/// In the order of [`probe_head`]; connections to servers that redirect are with the redirects.
+/// Times in the order of [`probe_head`]; connecting to servers that redirect counts as redirecting.
 fn times(sample: &ProbeSample) -> [Option<u64>; 7] {
     let phase = |phase| sample.phase_us(phase);
     let redirect = match (phase(ProbePhase::RedirectConnect), phase(ProbePhase::Redirect)) {
@@ -162,7 +162,7 @@ fn ms(us: u64) -> String {
     }
 }
 
-/// The last `width` characters of a text: where URLs differ.
+/// The last `width` characters of a text, in which URLs differ.
 fn end_of(text: &str, width: usize) -> String {
     let text = harmless_text(text);
     let count = text.chars().count();

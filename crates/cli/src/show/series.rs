@@ -1,4 +1,4 @@
-//! Requests: over time, and now.
+//! Requests over time, and present requests.
 
 use skep_console::{
     ClusterPoint, ClusterRequests, ClusterSeries, MissingNode, RequestStatus, TrafficPoint,
@@ -9,10 +9,10 @@ use super::harmless::is_harmless;
 use super::table::{Align, TextTable};
 use super::{COLUMNS, bytes, count, duration, line, rate};
 
-/// Rows that are shown, the newest: a screen.
+/// Maximum number of rows shown, the newest ones: a screen.
 const ROWS_MAX: usize = 30;
 
-/// The newest steps, the newest last. What is not known has no row.
+/// The newest steps, the newest last. Unknown steps have no row.
 pub(crate) fn series(series: &TrafficSeries) -> String {
     let Some(newest) = series.points.last() else { return nothing_yet(series.step_s) };
     let mut table = table();
@@ -23,7 +23,7 @@ pub(crate) fn series(series: &TrafficSeries) -> String {
     table.text(COLUMNS, |_| "")
 }
 
-/// The same of all nodes; steps that some of them do not know are marked.
+/// The same for all nodes; steps that are unknown at some nodes are marked.
 pub(crate) fn series_of_nodes(series: &ClusterSeries) -> String {
     let mut text = match series.points.last() {
         None => nothing_yet(series.step_s),
@@ -69,7 +69,7 @@ fn table() -> TextTable<7> {
     ])
 }
 
-/// Names the nodes that are not in a sum.
+/// Names the nodes that are not included in a sum.
 pub(super) fn missing(text: &mut String, nodes: &[MissingNode]) {
     for MissingNode { node, why } in nodes {
         line(text, &format!("no answer of {node}: {why}"));
@@ -88,7 +88,7 @@ fn cells(point: &TrafficPoint, newest_unix_s: u64, step_s: u64) -> [String; 7] {
     ]
 }
 
-/// The requests that servers and nodes have now, the oldest first.
+/// The present requests at servers and nodes, the oldest first.
 pub(crate) fn requests(requests: &[RequestStatus]) -> String {
     if requests.is_empty() {
         return "no requests\n".to_owned();
@@ -101,7 +101,7 @@ pub(crate) fn requests(requests: &[RequestStatus]) -> String {
         ("METHOD", Align::Left),
         ("PATH", Align::Left),
     ]);
-    // What a client sends must not reach the terminal as commands.
+    // Text from a client must not be interpreted by the terminal.
     let plain = |text: &str| -> String {
         text.chars().map(|it| if is_harmless(it) { it } else { '.' }).collect()
     };
@@ -119,7 +119,7 @@ pub(crate) fn requests(requests: &[RequestStatus]) -> String {
     table.text(COLUMNS, |_| "")
 }
 
-/// The requests of all nodes, the oldest first, and how many there are by networks of clients.
+/// The present requests of all nodes, the oldest first, and their numbers by the clients' network.
 pub(crate) fn requests_of_nodes(requests: &ClusterRequests) -> String {
     let list: Vec<_> = requests.requests.iter().map(|it| it.request.clone()).collect();
     let mut text = self::requests(&list);

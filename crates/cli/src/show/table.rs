@@ -1,6 +1,6 @@
-//! Tables of text: columns as wide as their content, and never wider than a terminal.
+//! Text tables: columns as wide as their content, and never wider than the terminal.
 
-/// Columns between two columns.
+/// Space between two columns, in characters.
 const GAP: usize = 2;
 
 /// Alignment of a column.
@@ -26,9 +26,8 @@ impl<const N: usize> TextTable<N> {
         self.rows.push(row);
     }
 
-    /// The table in `columns_max` columns; what has no room in the widest
-    /// column is cut. `paint` gives the escape sequence that a row (from 0)
-    /// begins with.
+    /// The table in `columns_max` columns; the widest column is truncated if there is no room. `paint`
+    /// returns the escape sequence at the beginning of a row (from 0).
     pub(super) fn text<'a>(&self, columns_max: usize, paint: impl Fn(usize) -> &'a str) -> String {
         let widths = self.widths(columns_max);
         let mut out = String::new();
@@ -44,7 +43,7 @@ impl<const N: usize> TextTable<N> {
         out
     }
 
-    /// Widths of the columns: the widest is reduced first.
+    /// The widths of the columns: the widest is reduced first.
     fn widths(&self, columns_max: usize) -> [usize; N] {
         let width = |at: usize| self.rows.iter().map(|row| row[at].chars().count()).max();
         let mut widths: [usize; N] = std::array::from_fn(|at| width(at).unwrap_or(0));
@@ -59,8 +58,8 @@ impl<const N: usize> TextTable<N> {
     }
 }
 
-/// `text` in at most `width` characters, the last of which says if there was
-/// more. Control characters, which could move the cursor, are left out.
+/// `text` in at most `width` characters, the last of which indicates a truncation. Control characters, which
+/// could move the cursor, are omitted.
 pub(super) fn cut(text: &str, width: usize) -> String {
     let text: String = text.chars().filter(|c| !c.is_control()).collect();
     if text.chars().count() <= width {

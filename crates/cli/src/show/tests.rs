@@ -31,7 +31,7 @@ pub(crate) fn node(name: &str, state: NodeState) -> NodeStatus {
     }
 }
 
-/// What a node of this name said of its load.
+/// A load report of the node `name`.
 pub(crate) fn report(name: &str, age_ms: u64) -> NodeReport {
     NodeReport {
         name: name.into(),

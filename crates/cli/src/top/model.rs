@@ -1,5 +1,4 @@
-//! The data of `skep top`: the latest sample, the rates since the one before, and the user's
-//! choices.
+//! The data of `skep top`: the latest sample, the rates since the previous one, and the user's choices.
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
@@ -9,51 +8,51 @@ use skep_console::{NodeStatus, ProcessStatus};
 
 use crate::arguments::SortBy;
 
-/// Looks that the curve remembers: more than a terminal has columns.
+/// Samples kept for the graph: more than a terminal has columns.
 const HISTORY_MAX: usize = 512;
 
 pub(super) struct Model {
-    /// Who is asked.
+    /// The queried process.
     pub(super) source: String,
     pub(super) latest: ProcessStatus,
     pub(super) rates: Rates,
     /// Rates of the nodes, in the order of [`Self::nodes`] before sorting.
     node_rates: Vec<NodeRates>,
-    /// Requests per second at each look, the newest last.
+    /// Requests per second at each sample, the newest last.
     pub(super) history: VecDeque<u64>,
-    /// Why there is no answer, and since when.
+    /// Since when there is no answer, and why.
     pub(super) silence: Option<(Instant, String)>,
     pub(super) sort: SortBy,
     pub(super) is_paused: bool,
     pub(super) is_helping: bool,
     pub(super) shown: Shown,
-    /// Nodes above the first that is shown.
+    /// Number of nodes above the first one shown.
     pub(super) scroll: usize,
 }
 
-/// Which table of nodes is to be seen.
+/// Which tables of nodes are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shown {
-    /// What the dispatcher sees of them.
+    /// The dispatcher's measurements of them.
     Requests,
-    /// What they say of their load.
+    /// The loads that they report.
     Loads,
-    /// One above the other.
+    /// Both, one above the other.
     Both,
 }
 
-/// What happened between two looks, per second.
+/// Rates between two samples, per second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Rates {
     pub(super) requests: f64,
     pub(super) sent_bytes: f64,
     pub(super) responses_4xx: f64,
     pub(super) responses_5xx: f64,
-    /// Mean time of the requests that ended, in microseconds; 0: none.
+    /// Mean time of the requests that ended, in microseconds; 0 if there are none.
     pub(super) mean_us: u64,
 }
 
-/// The same of one node.
+/// The same for one node.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct NodeRates {
     pub(super) requests: f64,
@@ -61,7 +60,7 @@ pub(super) struct NodeRates {
     pub(super) failures: f64,
 }
 
-/// What a key does.
+/// The action of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KeyAction {
     Quit,
@@ -91,8 +90,7 @@ impl Model {
         }
     }
 
-    /// Takes in a look, or that there was no answer. Nothing changes while
-    /// paused.
+    /// Records a sample, or that there was no answer. Has no effect while paused.
     pub(super) fn look(&mut self, now: Instant, look: Result<ProcessStatus, String>) {
         if self.is_paused {
             return;
@@ -115,7 +113,7 @@ impl Model {
         }
     }
 
-    /// Does what a key says; false: quit.
+    /// Executes the action of a key; returns false to quit.
     pub(super) fn press(&mut self, key: KeyAction) -> bool {
         match key {
             KeyAction::Quit if self.is_helping => self.is_helping = false,
@@ -142,7 +140,7 @@ impl Model {
         true
     }
 
-    /// The nodes as they are to be shown.
+    /// The nodes in display order.
     pub(super) fn nodes(&self) -> Vec<(&NodeStatus, NodeRates)> {
         let rates = self.node_rates.iter().copied();
         let mut nodes: Vec<_> = nodes_of(&self.latest).zip(rates).collect();
@@ -150,7 +148,7 @@ impl Model {
         nodes
     }
 
-    /// Most first, names upwards; names also where all else is the same.
+    /// Descending by value, ascending by name; ties are broken by name.
     fn order(&self, one: &(&NodeStatus, NodeRates), other: &(&NodeStatus, NodeRates)) -> Ordering {
         let by_name = natural(&one.0.name, &other.0.name);
         let order = match self.sort {
@@ -171,7 +169,7 @@ impl Model {
             self.rates = rates(old, &status, ms);
             self.node_rates = nodes_of(&status).map(|node| node_rates(old, node, ms)).collect();
         } else {
-            // Another process: its totals begin anew.
+            // Another process, whose totals begin at zero.
             self.rates = Rates::default();
             self.node_rates = vec![NodeRates::default(); nodes_of(&status).count()];
         }
@@ -210,7 +208,7 @@ fn per_second(old: u64, new: u64, ms: u64) -> f64 {
     new.saturating_sub(old) as f64 * 1000.0 / ms as f64
 }
 
-/// Names in the order of people: `node-2` before `node-10`.
+/// Natural order of names: `node-2` before `node-10`.
 fn natural(one: &str, other: &str) -> Ordering {
     fn split(name: &str) -> (&str, Option<u64>) {
         let digits = name.bytes().rev().take_while(u8::is_ascii_digit).count();
@@ -231,7 +229,7 @@ mod tests {
         Model::new("a.sock".into(), process(), SortBy::Name)
     }
 
-    /// A second later, with 500 more requests, 100 of them at the first node.
+    /// A status one second later, with 500 more requests, 100 of them at the first node.
     fn later(status: &ProcessStatus) -> ProcessStatus {
         let mut later = status.clone();
         later.uptime_ms += 1000;

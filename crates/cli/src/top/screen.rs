@@ -18,24 +18,23 @@ use crate::arguments::TopArgs;
 use crate::show::Paint;
 use crate::signals::Signals;
 
-/// Columns of the one frame that is printed where there is no terminal.
+/// Columns of the single frame that is printed if there is no terminal.
 const PLAIN_COLUMNS: u16 = 80;
 
-/// Time that a process has to answer, in milliseconds; then it is shown as
-/// silent, and asked again.
+/// Time within which a process must answer, in milliseconds; then it is shown as silent, and queried again.
 const LOOK_MS: u64 = 2_000;
 
-/// Keys and samples that wait to be drawn, at most; their senders wait when there are more.
+/// Maximum number of keys and samples that wait to be drawn; if there are more, their senders wait.
 const WAITING_MAX: usize = 16;
 
-/// Runs until quit; without a terminal, prints one frame.
+/// Runs until the user quits; without a terminal, prints one frame.
 pub(crate) fn run(args: &TopArgs) -> anyhow::Result<()> {
     let found = args.target.find()?;
     let mut model = Model::new(found.client.to_string(), found.status, args.sort);
     let interval = Duration::from_millis(args.interval);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     if !io::stdout().is_terminal() {
-        // Rates need two looks.
+        // Rates require two samples.
         let second = runtime.block_on(async {
             tokio::time::sleep(interval).await;
             look(&found.client).await
@@ -71,7 +70,7 @@ async fn watch(
     }
 }
 
-/// The terminal in raw mode; restored when dropped, and on a panic.
+/// The terminal in raw mode; restored on drop, and on a panic.
 struct Screen {
     terminal: DefaultTerminal,
     paint: Paint,
@@ -96,8 +95,7 @@ impl Drop for Screen {
     }
 }
 
-/// Keys as they are pressed; `None`: only draw again. The thread that reads
-/// them ends with the process.
+/// Receives the actions of keys; `None`: only redraw. The thread that reads keys ends with the process.
 fn read_inputs() -> anyhow::Result<mpsc::Receiver<Option<KeyAction>>> {
     let (sender, inputs) = mpsc::channel(WAITING_MAX);
     let read = move || {
@@ -133,7 +131,7 @@ fn meaning(key: KeyEvent) -> Option<KeyAction> {
     })
 }
 
-/// Samples the process in every interval, answered or not.
+/// Queries the process once per interval, whether it answers or not.
 fn read_looks(
     client: ApiClient,
     interval: Duration,
@@ -158,9 +156,9 @@ async fn look(client: &ApiClient) -> Result<ProcessStatus, String> {
     }
 }
 
-/// Prints a frame as lines of text, as high as it needs to be.
+/// Prints a frame as lines of text, with as many rows as needed.
 fn print_frame(model: &Model) -> anyhow::Result<()> {
-    // A free line and a head between the two tables.
+    // An empty line and a head between the two tables.
     let rows = model.nodes().len() + 2 + model.latest.loads.len();
     let rows = u16::try_from(rows).unwrap_or(u16::MAX - LINES_AROUND);
     let area = Rect::new(0, 0, PLAIN_COLUMNS, LINES_AROUND + rows);

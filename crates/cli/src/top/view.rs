@@ -1,4 +1,4 @@
-//! Draws a [`Model`]. Designed for 80 by 24, uses the available size.
+//! Draws a [`Model`]. Designed for 80 by 24, and uses all available space.
 
 mod loads;
 
@@ -17,7 +17,7 @@ use super::model::{Model, NodeRates, Shown};
 use crate::arguments::SortBy;
 use crate::show::{Paint, bytes, count, duration, latency, rate, stale};
 
-/// Lines of everything but the table's rows.
+/// Lines of everything except the table's rows.
 pub(super) const LINES_AROUND: u16 = HEAD_LINES + CURVE_LINES + 1 + 1;
 const HEAD_LINES: u16 = 4;
 const CURVE_LINES: u16 = 5;
@@ -62,7 +62,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, model: &Model, now: Instant, paint: Pa
         Shown::Loads => draw_loads(frame, model, table, paint),
         Shown::Both => {
             let rows = u16::try_from(model.nodes().len()).unwrap_or(u16::MAX - 1);
-            // A head above, a free line below.
+            // One head above, and one empty line below.
             let parts = [Constraint::Length(rows.saturating_add(2)), Constraint::Min(1)];
             let [above, below] = Layout::vertical(parts).areas(table);
             draw_table(frame, model, above, paint);
@@ -119,7 +119,7 @@ fn draw_curve(frame: &mut Frame<'_>, model: &Model, area: Rect, paint: Paint) {
     let title = format!("requests per second, at most {}", count(most));
     let curve = Sparkline::default()
         .block(Block::new().title(title))
-        // Without traffic every scale fits; 0 would be divided by.
+        // Without traffic any scale works, except 0, by which would be divided.
         .max(most.max(1))
         .style(colour(paint, Color::Cyan))
         .data(data);
@@ -202,7 +202,7 @@ fn draw_help(frame: &mut Frame<'_>) {
     frame.render_widget(Paragraph::new(lines).block(Block::bordered().title(" keys ")), area);
 }
 
-/// Text to the left, numbers to the right.
+/// Aligns text to the left, numbers to the right.
 fn align(text: &str, column: usize) -> Line<'static> {
     let line = Line::from(text.to_owned());
     if column < 2 { line } else { line.right_aligned() }

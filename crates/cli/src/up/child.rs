@@ -17,15 +17,15 @@ use tokio::time::timeout;
 use super::environment::Environment;
 use super::limits::{LAST_WORDS_MS, LINE_BYTES_MAX, RESTART_MS, RESTART_MS_MAX, YOUNG_MS};
 
-/// The prefix of the line that a process prints when it is ready.
+/// The beginning of the line that a process prints when it is ready.
 const READY: &str = "skep: ready on ";
 
 /// An order to a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ChildOrder {
-    /// Run; restart if it dies.
+    /// Run, and restart if the process dies.
     Run,
-    /// End, by this signal.
+    /// End with this signal.
     End(Signal),
     /// End now.
     Kill,
@@ -34,26 +34,26 @@ pub(super) enum ChildOrder {
 /// An event of a child.
 #[derive(Debug)]
 pub(super) enum Event {
-    /// It listens.
+    /// The process listens.
     Ready { name: Rc<str> },
-    /// It died, and will be restarted.
+    /// The process died, and will be restarted.
     Died {
         name: Rc<str>,
-        /// How, for people.
+        /// Exit status or signal, for people.
         how: String,
         /// The last line that it wrote to standard error.
         last_words: String,
-        /// Pause until it is restarted, in milliseconds.
+        /// Pause before the restart, in milliseconds.
         again_ms: u64,
     },
-    /// It can't be started.
+    /// The process can't be started.
     Stillborn { name: Rc<str>, error: io::Error },
 }
 
-/// The data that all children share.
+/// The settings that all children share.
 pub(super) struct ChildSettings {
     pub(super) program: PathBuf,
-    /// Where processes run.
+    /// The environment in which processes run.
     pub(super) environment: Environment,
     /// The cluster's config.
     pub(super) config: PathBuf,
@@ -63,8 +63,8 @@ pub(super) struct ChildSettings {
     pub(super) events: mpsc::Sender<Event>,
 }
 
-/// Keeps the process called `name` running, as a task of this thread. The task
-/// ends with the process, and then drops `orders`.
+/// Keeps the process `name` running, in a task of this thread. The task ends with the process, and then drops
+/// `orders`.
 pub(super) fn keep(settings: &Rc<ChildSettings>, name: &str, orders: watch::Receiver<ChildOrder>) {
     let (settings, name) = (Rc::clone(settings), name.into());
     tokio::task::spawn_local(ChildRunner { settings, name, orders, pause_ms: RESTART_MS }.run());
@@ -96,7 +96,7 @@ impl ChildRunner {
             let err = child.stderr.take().map(hear_err);
             let status = self.until_end(&mut child).await;
             if let Some(err) = err {
-                // Its netguard may outlive it, with the same standard error, and is heard on.
+                // Its netguard may outlive it with the same standard error, which is still read.
                 let _ = timeout(Duration::from_millis(LAST_WORDS_MS), err).await;
             }
             if let Some(out) = out {
@@ -119,7 +119,7 @@ impl ChildRunner {
                         Ok(ChildOrder::Run) => {}
                         Ok(ChildOrder::End(signal)) => send(child, signal),
                         Ok(ChildOrder::Kill) => send(child, Signal::KILL),
-                        // Nobody gives orders any more.
+                        // The sender of orders is gone.
                         Err(_) => {
                             send(child, Signal::KILL);
                             return child.wait().await;
@@ -130,8 +130,7 @@ impl ChildRunner {
         }
     }
 
-    /// Reports that the child died and waits until it may be restarted; the shorter it ran, the
-    /// longer.
+    /// Reports that the child died, and waits until it may be restarted: the shorter it ran, the longer.
     async fn pause(
         &mut self,
         started: Instant,
@@ -153,12 +152,11 @@ impl ChildRunner {
     }
 
     async fn tell(&self, event: Event) {
-        // Nobody listens any more when the cluster ends.
+        // There is no receiver when the cluster ends.
         let _ = self.settings.events.send(event).await;
     }
 
-    /// Passes on what the child writes to standard output, but for its ready
-    /// line.
+    /// Forwards the child's standard output, except for its ready line.
     fn hear_out(
         &self,
         out: impl AsyncRead + Unpin + 'static,
@@ -176,8 +174,7 @@ impl ChildRunner {
         }
     }
 
-    /// Passes on what the child writes to standard error, with its name; `last` is the last line of
-    /// it.
+    /// Forwards the child's standard error, prefixed with its name; stores the last line in `last`.
     fn hear_err(
         &self,
         err: impl AsyncRead + Unpin + 'static,
@@ -202,8 +199,7 @@ fn spawn(settings: &ChildSettings, name: &str) -> io::Result<Child> {
         command.env("NO_COLOR", "1");
     }
     command
-        // Ctrl-C at the terminal is for this process, which passes it on in
-        // good order.
+        // Ctrl-C at the terminal is handled by this process, which stops the children in order.
         .process_group(0)
         .stdin(Stdio::from(settings.leash.try_clone()?))
         .stdout(Stdio::piped())
@@ -215,7 +211,7 @@ fn spawn(settings: &ChildSettings, name: &str) -> io::Result<Child> {
 fn send(child: &Child, signal: Signal) {
     let pid = child.id().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
     if let Some(pid) = pid {
-        // It may have ended by itself.
+        // The child may have ended by itself.
         let _ = kill_process(pid, signal);
     }
 }
@@ -231,7 +227,7 @@ fn describe(status: io::Result<ExitStatus>) -> String {
     }
 }
 
-/// Lines as they come; long ones are cut.
+/// Reads lines as they arrive; long ones are truncated.
 struct Lines<R> {
     input: BufReader<R>,
     line: Vec<u8>,
@@ -242,7 +238,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         Self { input: BufReader::new(input), line: Vec::new() }
     }
 
-    /// The next line without its end; `None` after the last.
+    /// The next line without its line end; `None` after the last.
     async fn next(&mut self) -> Option<&[u8]> {
         self.line.clear();
         let mut is_begun = false;
@@ -268,7 +264,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
 fn write_line(out: &mut impl Write, parts: &[&[u8]]) {
     let mut line = parts.concat();
     line.push(b'\n');
-    // A reader that closed our output does not want it.
+    // It is no error if our output was closed.
     let _ = out.write_all(&line).and_then(|()| out.flush());
 }
 

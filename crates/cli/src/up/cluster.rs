@@ -34,17 +34,17 @@ pub(crate) fn run(args: &UpArgs) -> anyhow::Result<()> {
         bail!("cannot serve {dir}: it is not a folder");
     }
     if args.listen.port() != 0 && !args.dispatch.is_steered() {
-        // Told here, it is one sentence, before anything was started.
+        // Checked here, it is one sentence, before anything is started.
         drop(skep_serve::bind(args.listen, 1)?);
     }
     let environment = Environment::make(args)?;
-    // Held until the end, so that a child that is restarted finds its ports.
+    // Held until the end, so that a restarted child finds its port free.
     let (config, folder, _ports) = prepare(args, &environment)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     LocalSet::new().block_on(&runtime, Cluster::new(&config, &folder, environment)?.live())
 }
 
-/// The config, the folder that it is in, and the ports it names.
+/// The config, the folder that contains it, and the ports that it uses.
 fn prepare(
     args: &UpArgs,
     environment: &Environment,
@@ -59,12 +59,12 @@ fn prepare(
         std::fs::write(folder.config(), config.to_toml()).context("cannot write the config")?;
         Ok(config)
     });
-    // Before the folder is dropped, which takes a turn of its own.
+    // Before the folder is dropped, which takes the lock itself.
     drop(turn);
     Ok((made?, folder, ports))
 }
 
-/// Processes of a cluster.
+/// The processes of a cluster.
 struct Cluster<'a> {
     config: &'a Config,
     child_settings: Rc<ChildSettings>,
@@ -72,7 +72,7 @@ struct Cluster<'a> {
     nodes: ChildGroup,
     dispatcher: ChildGroup,
     client: ApiClient,
-    /// Closes when this process ends in any way; children detect it.
+    /// Closed when this process ends in any way, which children detect.
     _leash: PipeWriter,
 }
 
@@ -114,7 +114,7 @@ impl<'a> Cluster<'a> {
             () = end => {}
             _ = signals.next() => {}
         }
-        // Only what did not end by itself is still there.
+        // Only processes that have not ended by themselves are left.
         self.dispatcher.kill().await;
         self.nodes.kill().await;
         ended
@@ -140,7 +140,7 @@ impl<'a> Cluster<'a> {
         in_time.await.unwrap_or_else(|_| bail!("the cluster is not ready after {seconds} seconds"))
     }
 
-    /// Prints that all nodes are up, then faults, until a signal arrives. The terminal's end
+    /// Prints that all nodes are up, then reports faults, until a signal arrives. A hangup of the terminal
     /// (SIGHUP) counts as one.
     async fn serve(&mut self, signals: &mut Signals) -> anyhow::Result<()> {
         self.announce()?;
@@ -158,7 +158,7 @@ impl<'a> Cluster<'a> {
         Ok(())
     }
 
-    /// Where it answers and how it is ended stands last: a reader looks there.
+    /// The address and how to stop the cluster come last, where they are noticed.
     fn announce(&self) -> anyhow::Result<()> {
         let service = &self.config.services[0];
         if service.dispatch == DispatchMode::Redirect && service.listen[0].ip().is_unspecified() {
@@ -176,7 +176,7 @@ impl<'a> Cluster<'a> {
         Ok(())
     }
 
-    /// The processes, in words.
+    /// The numbers of processes, in words.
     fn processes(&self) -> String {
         let nodes = self.config.nodes.len();
         let dispatchers = match self.config.dispatchers.len() {
@@ -188,10 +188,10 @@ impl<'a> Cluster<'a> {
 
     /// Stops the dispatcher, then the nodes.
     async fn end(events: mpsc::Receiver<Event>, dispatcher: &ChildGroup, nodes: &ChildGroup) {
-        // Nobody reports any more, so that nobody waits to.
+        // Events are no longer received, so that no child waits to report one.
         drop(events);
         dispatcher.end(Signal::TERM).await;
-        // An interrupt, since there is no dispatcher left that should notice.
+        // SIGINT, since no dispatcher is left that should notice a drain.
         nodes.end(Signal::INT).await;
     }
 }
@@ -210,7 +210,7 @@ impl ChildGroup {
         keep(settings, name, self.orders.subscribe());
     }
 
-    /// Stops them by `signal`, and waits as long as a drain may take.
+    /// Stops them with `signal`, and waits as long as a drain may take.
     async fn end(&self, signal: Signal) {
         self.orders.send_replace(ChildOrder::End(signal));
         let patience = Duration::from_millis(DRAIN_MS + END_MS);
@@ -224,7 +224,7 @@ impl ChildGroup {
     }
 
     async fn gone(&self) {
-        // A runner holds its receiver for as long as it has a process.
+        // A runner holds its receiver as long as its process runs.
         self.orders.closed().await;
     }
 }
@@ -244,8 +244,7 @@ async fn ready(events: &mut mpsc::Receiver<Event>, count: usize) -> anyhow::Resu
     Ok(())
 }
 
-/// Waits until the dispatcher sees that all nodes are up, and somebody answers
-/// where clients will ask.
+/// Waits until the dispatcher reports all nodes as up, and the clients' address accepts connections.
 async fn healthy(client: &ApiClient, config: &Config) {
     loop {
         if let Ok(status) = client.status_async().await {
@@ -259,8 +258,8 @@ async fn healthy(client: &ApiClient, config: &Config) {
     }
 }
 
-/// Whether a connection to `address` is taken. One that is everywhere is not
-/// asked: it listens since its dispatcher is ready.
+/// Whether `address` accepts a connection. An unspecified address is not tried: its dispatcher listens once
+/// it is ready.
 async fn answers(address: SocketAddr) -> bool {
     let patience = Duration::from_millis(READY_POLL_MS * 4);
     let connected = tokio::time::timeout(patience, TcpStream::connect(address));

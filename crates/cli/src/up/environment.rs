@@ -16,7 +16,7 @@ use crate::arguments::UpArgs;
 pub(super) struct Environment(Option<Bed>);
 
 impl Environment {
-    /// The environment that `args` need.
+    /// Creates the environment that `args` require.
     pub(super) fn make(args: &UpArgs) -> anyhow::Result<Self> {
         if !args.dispatch.is_steered() {
             return Ok(Self(None));
@@ -28,7 +28,7 @@ impl Environment {
         Ok(Self(Some(bed)))
     }
 
-    /// The addresses, if it is in a test bed.
+    /// The addresses of the machines, if it is a test bed.
     pub(super) fn places(&self, args: &UpArgs) -> Option<Places> {
         let bed = self.0.as_ref()?;
         let port = if args.listen.port() == 0 { 80 } else { args.listen.port() };
@@ -42,7 +42,7 @@ impl Environment {
         })
     }
 
-    /// A command of the process called `name`, on its machine.
+    /// A command that runs the process `name` on its machine.
     pub(super) fn command(&self, program: &Path, name: &str) -> Command {
         let machine = self.0.as_ref().and_then(|bed| match name {
             DISPATCHER => bed.machine("dispatcher-1"),
@@ -55,13 +55,13 @@ impl Environment {
         }
     }
 
-    /// The features that the bed lacks, in sentences.
+    /// The features that the bed lacks, as sentences.
     pub(super) fn notes(&self) -> &[String] {
         self.0.as_ref().map_or(&[], Bed::notes)
     }
 }
 
-/// A key for this cluster alone, in a file that only root can read.
+/// Writes a key for this cluster alone to a file that only root can read.
 pub(super) fn write_key(path: &Path) -> anyhow::Result<()> {
     use std::os::unix::fs::OpenOptionsExt;
     let write = || {

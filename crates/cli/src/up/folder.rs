@@ -11,11 +11,10 @@
 //!     `- state/     the processes': NAME.sock, the control socket of each
 //! ```
 //!
-//! For root the first folder is 0711 and a cluster's 0750, with the group of the serving user: that
-//! user can reach `state/`, which it owns, and the files that it reads, and can change nothing
-//! else.
+//! For root the first folder has mode 0711 and a cluster's 0750, with the group of the serving user: that
+//! user can access `state/`, which it owns, and the files that it reads, and can change nothing else.
 //!
-//! Invariant: the last cluster that ends removes all of it.
+//! Invariant: the last cluster that ends removes everything.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, ErrorKind};
@@ -28,23 +27,23 @@ use skep_config::Config;
 use skep_guard::User;
 use tempfile::TempDir;
 
-/// Begins the name of a cluster's folder.
+/// The prefix of the name of a cluster's folder.
 const PREFIX: &str = "up-";
 const CONFIG: &str = "skep.toml";
 const LOCK: &str = "lock";
 
-/// The lock for making clusters: no other process of this user makes or removes one meanwhile.
+/// The lock for creating and removing clusters: no other process of this user does either meanwhile.
 pub(super) struct Turn {
     base: PathBuf,
     _lock: File,
 }
 
-/// The folder of a cluster; gone when dropped.
+/// The folder of a cluster; removed on drop.
 pub(super) struct ClusterFolder {
     base: PathBuf,
     dir: Option<TempDir>,
     path: PathBuf,
-    /// Locked: shows others that this cluster lives.
+    /// Locked as long as the cluster runs.
     _lock: File,
 }
 
@@ -62,7 +61,7 @@ impl Turn {
                 }
                 _ => {}
             }
-            // The last cluster may take the folder away at any moment.
+            // The last cluster may remove the folder at any moment.
             if !check_private(base)? {
                 continue;
             }
@@ -79,8 +78,7 @@ impl Turn {
         }
     }
 
-    /// Makes a folder for a cluster whose processes serve as `user`, after removing those of dead
-    /// clusters.
+    /// Creates a folder for a cluster whose processes serve as `user`, after removing those of dead clusters.
     pub(super) fn make_folder(&self, user: &User) -> anyhow::Result<ClusterFolder> {
         self.sweep();
         let dir = tempfile::Builder::new()
@@ -96,17 +94,17 @@ impl Turn {
         Ok(ClusterFolder { base: self.base.clone(), dir: Some(dir), path, _lock: lock })
     }
 
-    /// Configs of the running clusters.
+    /// The configs of the running clusters.
     pub(super) fn running_configs(&self) -> Vec<Config> {
         let running = clusters(&self.base).into_iter().filter(|folder| is_alive(folder));
         running.filter_map(|folder| read_config(&folder)).collect()
     }
 
-    /// Removes the users' folder if there is no cluster in it.
+    /// Removes the user's folder if it contains no cluster.
     fn leave_if_empty(&self) {
         if clusters(&self.base).is_empty() {
             let _ = fs::remove_file(self.base.join(LOCK));
-            // Fails, as it should, if somebody put something else there.
+            // Fails, as it should, if the folder contains anything else.
             let _ = fs::remove_dir(&self.base);
         }
     }
@@ -114,7 +112,7 @@ impl Turn {
     /// Removes the folders of clusters that could not clean up.
     fn sweep(&self) {
         for dead in clusters(&self.base).into_iter().filter(|folder| !is_alive(folder)) {
-            // What can't be removed is in nobody's way.
+            // A folder that can't be removed does no harm.
             let _ = fs::remove_dir_all(dead);
         }
     }
@@ -130,7 +128,7 @@ impl ClusterFolder {
     }
 }
 
-/// Gives `user` access to a cluster's folder, and makes the folder in it that `user` owns.
+/// Gives `user` access to a cluster's folder, and creates the folder in it that `user` owns.
 fn open_to(folder: &Path, user: &User) -> io::Result<()> {
     if geteuid().is_root() {
         chown(folder, None, Some(user.gid))?;
@@ -139,7 +137,7 @@ fn open_to(folder: &Path, user: &User) -> io::Result<()> {
     user.make_folder(&state_of(folder))
 }
 
-/// In the folder of a cluster, that of its processes.
+/// The state folder within a cluster's folder.
 pub(crate) fn state_of(folder: &Path) -> PathBuf {
     folder.join("state")
 }
@@ -155,14 +153,14 @@ impl Drop for ClusterFolder {
     }
 }
 
-/// Folders of the running clusters of this user, the newest first.
+/// The folders of this user's running clusters, the newest first.
 pub(crate) fn running() -> Vec<PathBuf> {
     let base = base_path();
     if !check_private(&base).unwrap_or(false) {
         return Vec::new();
     }
-    // What died by SIGKILL could not clean up: the next run does. Its lock is
-    // gone with it, its processes are.
+    // A `skep up` killed by SIGKILL could not clean up: this is done now. Its lock was released, and its
+    // processes have ended.
     if clusters(&base).iter().any(|folder| !is_alive(folder))
         && let Ok(turn) = Turn::take_in(&base)
     {
@@ -184,20 +182,21 @@ fn base_path() -> PathBuf {
     }
 }
 
-/// Root's folder must let the serving user pass, and belong to root alone, as after `sudo -E`.
+/// Whether `runtime` can be used. Root's folder must let the serving user pass, and belong to root alone,
+/// which it does not after `sudo -E`.
 fn is_usable(runtime: &Path) -> bool {
     let is_root = geteuid().is_root();
     let is_ours = |it: fs::Metadata| it.uid() == 0 && it.mode() & 0o023 == 0o001;
     runtime.is_dir() && (!is_root || fs::metadata(runtime).is_ok_and(is_ours))
 }
 
-/// Mode of the folder of all clusters.
+/// The mode of the folder of all clusters.
 fn base_mode() -> u32 {
     if geteuid().is_root() { 0o711 } else { 0o700 }
 }
 
-/// Any user may make files in /tmp: a folder that others can change is not trusted. False: there is
-/// nothing.
+/// Checks that `base` belongs to this user, since any user may create files in /tmp: a folder that others can
+/// change is not trusted. Returns `false` if it does not exist.
 fn check_private(base: &Path) -> anyhow::Result<bool> {
     let it = match fs::symlink_metadata(base) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
@@ -210,7 +209,7 @@ fn check_private(base: &Path) -> anyhow::Result<bool> {
     Ok(true)
 }
 
-/// Whether `path` is still the file that was opened.
+/// Whether `path` still names the opened file.
 fn is_still(file: &File, path: &Path) -> bool {
     let identity = |it: fs::Metadata| (it.dev(), it.ino());
     let opened = file.metadata().map(identity).ok();
@@ -258,7 +257,7 @@ mod tests {
         let expected = if geteuid().is_root() { 0o750 } else { 0o700 };
         assert_eq!(fs::metadata(alive.path()).unwrap().mode() & 0o777, expected);
         assert_eq!(fs::metadata(state_of(alive.path())).unwrap().mode() & 0o777, 0o750);
-        // As after kill -9: files stay, locks don't.
+        // As after kill -9: files remain, locks don't.
         let dead = base.join("up-dead");
         fs::create_dir(&dead).unwrap();
         fs::write(dead.join(LOCK), "").unwrap();

@@ -24,7 +24,7 @@ pub(super) const STANDBY: &str = "standby";
 /// Port at which nodes answer checks in direct dispatch, beside the virtual address.
 const NODE_PORT: u16 = 8081;
 
-/// Settings that options make.
+/// The settings that are set by options.
 const OPTIONS: &[(&str, &str)] = &[
     ("machine.threads", "--threads"),
     ("cache.size_bytes_max", "--cache-size"),
@@ -36,17 +36,17 @@ const OPTIONS: &[(&str, &str)] = &[
     ("admin.listen", "--admin"),
 ];
 
-/// Addresses of a cluster whose machines are those of a test bed.
+/// The addresses of a cluster in a test bed.
 pub(super) struct Places {
     /// The virtual address.
     pub(super) vip: SocketAddr,
-    /// By dispatcher, in order.
+    /// The dispatchers' addresses, in order.
     pub(super) dispatchers: Vec<IpAddr>,
-    /// By node, in order.
+    /// The nodes' addresses, in order.
     pub(super) nodes: Vec<IpAddr>,
 }
 
-/// What `args` ask for, with addresses that are free, in the cluster's `folder`.
+/// Makes the config for `args`, with free addresses, for the cluster's `folder`.
 pub(super) fn make(
     args: &UpArgs,
     ports: &mut Ports,
@@ -104,8 +104,8 @@ fn make_direct(args: &UpArgs, places: &Places, folder: &Path) -> anyhow::Result<
     Ok(config)
 }
 
-/// Where nodes listen: for this machine alone, unless clients must reach them.
-/// Redirects can't name "every address".
+/// The address on which nodes listen: local, unless clients must reach them. Redirects can't contain an
+/// unspecified address.
 fn node_ip(args: &UpArgs) -> IpAddr {
     match (args.dispatch, args.listen.ip()) {
         (DispatchMode::Redirect, ip) if !ip.is_unspecified() => ip,
@@ -141,7 +141,7 @@ fn config(
         }],
         nodes,
         services: vec![service],
-        // All nodes are on this machine, and see the one folder.
+        // All nodes are on this machine, and share the one folder.
         sites: vec![SiteConfig::of(BackendConfig {
             root: Some(absolute(&args.dir)?),
             content: ContentPlacement::Shared,
@@ -167,8 +167,8 @@ fn config(
     Ok(config)
 }
 
-/// The API's address over TCP. The usual address only if it is free: otherwise the unix socket is
-/// enough.
+/// The TCP address of the API. The default address is used only if it is free: otherwise the unix socket
+/// suffices.
 fn admin(asked: Option<Admin>, ports: &mut Ports) -> Option<SocketAddr> {
     match asked {
         Some(Admin::Off) => None,

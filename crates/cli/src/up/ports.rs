@@ -1,8 +1,8 @@
-//! Ports on this machine for a cluster.
+//! Allocates ports on this machine for a cluster.
 //!
-//! A port is reserved by a socket that is bound and does not listen, as long as the cluster lives:
-//! a restarted child finds it free again. Such a socket keeps out every process except one that
-//! binds exactly this address with SO_REUSEADDR, as the child does.
+//! A port is reserved by a socket that is bound but does not listen, as long as the cluster runs: a restarted
+//! child finds it free. Such a socket excludes every process except one that binds exactly this address with
+//! SO_REUSEADDR, as the child does.
 
 use std::collections::HashSet;
 use std::io;
@@ -14,7 +14,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use super::limits::PORTS;
 
-/// Allocates ports, each once.
+/// Allocates each port once.
 pub(super) struct Ports {
     taken: HashSet<u16>,
     held: Vec<Socket>,
@@ -22,17 +22,17 @@ pub(super) struct Ports {
 }
 
 impl Ports {
-    /// Ports that no cluster of `running` uses.
+    /// Creates an allocator for ports that no cluster of `running` uses.
     pub(super) fn beside(running: &[Config]) -> Self {
         let taken = running.iter().flat_map(addresses).map(|address| address.port()).collect();
-        // Clusters start at different places, so that ports are not reused at
-        // once: a browser may remember what it saw there.
+        // Clusters start at different ports, so that ports are not reused soon: a browser may have cached
+        // responses from there.
         let count = PORTS.end() - PORTS.start() + 1;
         let offset = u16::try_from(std::process::id() % u32::from(count)).unwrap_or(0);
         Self { taken, held: Vec::new(), next: PORTS.start() + offset }
     }
 
-    /// A free port of `ip`, held until this is dropped.
+    /// Allocates a free port of `ip`, which is held until drop.
     pub(super) fn any(&mut self, ip: IpAddr) -> anyhow::Result<SocketAddr> {
         for _ in PORTS {
             let address = SocketAddr::new(ip, self.next);
@@ -40,7 +40,7 @@ impl Ports {
             if self.taken.contains(&address.port()) {
                 continue;
             }
-            // What nodes tell of their load comes by UDP.
+            // Nodes receive load reports over UDP.
             let is_free = UdpSocket::bind(address).is_ok();
             if let (Ok(held), true) = (hold(address), is_free) {
                 self.taken.insert(address.port());
@@ -51,7 +51,7 @@ impl Ports {
         bail!("no free port from {} to {} on {ip}", PORTS.start(), PORTS.end());
     }
 
-    /// Takes exactly this address, without holding it; false: it is in use.
+    /// Allocates exactly this address without holding it; returns false if it is in use.
     pub(super) fn take(&mut self, address: SocketAddr) -> bool {
         let is_free = !self.taken.contains(&address.port()) && skep_serve::bind(address, 1).is_ok();
         if is_free {
@@ -61,8 +61,8 @@ impl Ports {
     }
 }
 
-/// Binds `address` if nobody has. Only then does the socket say that it may be
-/// shared: said before, it would be bound beside another one of this kind.
+/// Binds `address` if it is free, and sets SO_REUSEADDR only then: set before, the socket could be bound
+/// beside another one of this kind.
 fn hold(address: SocketAddr) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.bind(&address.into())?;
@@ -117,7 +117,7 @@ mod tests {
         let held = TcpListener::bind((LOCALHOST, 0)).unwrap();
         let mut ports = Ports::beside(&[]);
         assert!(!ports.take(held.local_addr().unwrap()));
-        // A node's port is its own even while it is not running.
+        // A node's port stays reserved even while the node is not running.
         let address = ports.any(LOCALHOST).unwrap();
         let node = NodeConfig { name: "n".into(), address, ..NodeConfig::default() };
         let other = Config { nodes: vec![node], ..Config::default() };

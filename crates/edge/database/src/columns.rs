@@ -1,14 +1,14 @@
-//! The columns of recorders' tables, each named once.
+//! The columns of recorders' tables, each named in one place only.
 
 use rusqlite::Row;
 use rusqlite::types::Value;
 
-/// What a column may have.
+/// A value of a column.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ColumnValue {
     Whole(u64),
     Real(f64),
-    /// It was not known.
+    /// Unknown (SQL `NULL`).
     Missing,
 }
 
@@ -22,7 +22,7 @@ impl ColumnValue {
     }
 }
 
-/// Types of columns.
+/// A type that a column may have.
 trait Column: Sized {
     const SQL: &str;
     fn value(self) -> ColumnValue;
@@ -53,7 +53,7 @@ impl Column for f64 {
     }
 }
 
-/// A struct whose fields are columns, all of which may be unknown.
+/// Defines a struct whose fields are columns, each of which may be unknown.
 macro_rules! columns {
     ($(#[doc = $doc:literal])+ $row:ident { $($(#[doc = $fdoc:literal])* $field:ident: $type:ty,)+ }) => {
         $(#[doc = $doc])+
@@ -66,7 +66,7 @@ macro_rules! columns {
             /// Names of the columns.
             pub const COLUMNS: &[&str] = &[$(stringify!($field),)+];
 
-            /// Their values, in the same order.
+            /// The values, in the order of [`Self::COLUMNS`].
             pub fn values(&self) -> Vec<ColumnValue> {
                 vec![$(self.$field.map_or(ColumnValue::Missing, Column::value),)+]
             }
@@ -75,7 +75,7 @@ macro_rules! columns {
                 self.values().into_iter().map(ColumnValue::to_sql).collect()
             }
 
-            /// Of a row whose columns begin at `at`.
+            /// Reads the columns of a row, of which the first is at index `at`.
             pub(crate) fn read(row: &Row<'_>, at: usize) -> rusqlite::Result<Self> {
                 let mut next = at..;
                 Ok(Self { $($field: Column::read(row, next.next().unwrap_or(at))?,)+ })
@@ -143,7 +143,7 @@ columns! {
     DiskUse {
         reads: u64,
         writes: u64,
-        /// Of 512 bytes.
+        /// In units of 512 bytes.
         sectors_read: u64,
         sectors_written: u64,
         busy_ms: u64,
@@ -162,7 +162,7 @@ columns! {
     }
 }
 
-/// The tables that they are in.
+/// Returns the SQL that creates the tables of these columns.
 pub(crate) fn tables() -> String {
     let of_device = |name: &str, columns: String| {
         format!(
@@ -181,12 +181,12 @@ pub(crate) fn tables() -> String {
     )
 }
 
-/// SQLite's integers are signed.
+/// Converts to SQLite's signed integers; too large a number becomes `i64::MAX`.
 pub fn whole(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// A number that [`whole`] has made; what others have written is no less than 0.
+/// Converts back what [`whole`] has made; a negative number, written by another program, becomes 0.
 pub fn unsigned(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
 }

@@ -1,4 +1,4 @@
-//! What lies below the tables: the file's header, how SQLite opens it, and what its errors mean.
+//! The layer below the tables: the file's header, how SQLite opens the file, and what its errors mean.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
@@ -8,22 +8,22 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use crate::error::DatabaseError;
 
-/// Bytes of the header of SQLite's files, and what they begin with.
+/// Size of the header of a SQLite file, and its first bytes.
 const HEADER_BYTES: usize = 100;
 const MAGIC: &[u8] = b"SQLite format 3\0";
 
-/// Where the header has its numbers, in bytes from the beginning (sqlite.org/fileformat.html, 1.3).
+/// Offsets of numbers in the header, in bytes (sqlite.org/fileformat.html, 1.3).
 const USER_VERSION_AT: usize = 60;
 const APPLICATION_ID_AT: usize = 68;
 
-/// What a file says of itself.
+/// The two numbers in a file's header by which its program and its tables are identified.
 pub(crate) struct Header {
     pub(crate) application_id: i32,
     pub(crate) user_version: i32,
 }
 
 impl Header {
-    /// Reads it without SQLite; `None`: the file is empty, or not there.
+    /// Reads the header without SQLite; `None` if the file is empty or missing.
     pub(crate) fn read(path: &Path) -> Result<Option<Self>, DatabaseError> {
         let mut bytes = Vec::new();
         let read = File::open(path)
@@ -54,7 +54,7 @@ impl Header {
 fn unreadable(path: &Path, error: &io::Error) -> DatabaseError {
     let (path, why) = (path.to_owned(), error.to_string());
     match error.kind() {
-        // A folder, or one on the way to the file that is none.
+        // The path is a folder, or has a file where it should have a folder.
         ErrorKind::IsADirectory | ErrorKind::NotADirectory => {
             DatabaseError::CannotOpen { path, why }
         }
@@ -62,14 +62,14 @@ fn unreadable(path: &Path, error: &io::Error) -> DatabaseError {
     }
 }
 
-/// Opens a file by its name, whatever that looks like.
+/// Opens a file by its path, even if the path looks like a URI.
 pub(crate) fn connect(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
-    // SQLite takes `file:...` and `:memory:` for more than names, but no path with a folder.
+    // SQLite gives `file:...` and `:memory:` a special meaning, but only without a folder before them.
     Connection::open_with_flags(Path::new(".").join(path), flags - OpenFlags::SQLITE_OPEN_URI)
 }
 
-/// Opens a file of which nothing is changed, not even where nothing can be: a file of WAL mode can
-/// be read there only if it has no log, and is said to stay as it is.
+/// Opens a file without modifying it, even on a read-only file system: there a file in WAL mode can be read
+/// only if it has no log, and if SQLite is told that it does not change (`immutable`).
 pub(crate) fn connect_to_read(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = connect(path, flags)?;
@@ -108,12 +108,12 @@ fn immutable_uri(path: &Path) -> String {
     uri + "?immutable=1"
 }
 
-/// SQLite's own code.
+/// Returns SQLite's error code.
 pub fn error_code(error: &rusqlite::Error) -> Option<ErrorCode> {
     error.sqlite_error_code()
 }
 
-/// An error of SQLite in this file's terms.
+/// Converts an error of SQLite to one of this crate.
 pub fn fault(path: &Path, error: rusqlite::Error) -> DatabaseError {
     let path = path.to_owned();
     let code = error_code(&error);
@@ -133,12 +133,12 @@ pub fn fault(path: &Path, error: rusqlite::Error) -> DatabaseError {
     }
 }
 
-/// Renames a damaged file that says that it is ours to `FILE.damaged`, in place of an earlier one, so that a new file can
-/// begin. Whether it did.
+/// Renames a damaged file that is marked as ours to `FILE.damaged`, replacing an earlier one, so that a new
+/// file can be begun. Returns whether it was renamed.
 pub(crate) fn set_aside(path: &Path, application_id: i32) -> bool {
     let is_own = match Header::read(path) {
         Ok(header) => header.is_some_and(|it| it.application_id == application_id),
-        // Cut within its header: a file of SQLite that can be nobody's any more.
+        // Truncated within its header: no program can use this SQLite file any more.
         Err(error) => matches!(error, DatabaseError::Corrupt { .. }),
     };
     let beside = |ending: &str| {
@@ -148,7 +148,7 @@ pub(crate) fn set_aside(path: &Path, application_id: i32) -> bool {
     };
     let is_done = is_own && std::fs::rename(path, beside(".damaged")).is_ok();
     if is_done {
-        // They are of the file that is gone.
+        // The log and its index belong to the file that was renamed.
         let _ = (std::fs::remove_file(beside("-wal")), std::fs::remove_file(beside("-shm")));
     }
     is_done
@@ -160,7 +160,7 @@ mod tests {
 
     use super::*;
 
-    /// Permissions do not hold for root, who tests: what they lead to is tested here.
+    /// Permissions do not apply to root, as whom tests run: this tests the fallback that they would lead to.
     #[test]
     fn a_file_of_wal_mode_can_be_read_where_nothing_can_be_written() {
         let folder = tempfile::TempDir::new().unwrap();
@@ -174,7 +174,7 @@ mod tests {
         let file = connect_immutable(&path).unwrap();
         file.query_row("SELECT count(*) FROM sample", [], |_| Ok(())).unwrap();
         assert!(file.execute_batch("DROP TABLE sample").is_err());
-        // Not even the index of the log, which readers write.
+        // Not even the log's index, which readers create.
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 }

@@ -1,4 +1,4 @@
-//! Files of SQLite that probes and recorders write: one may have both.
+//! SQLite files that probes and recorders write; one file may have samples of both.
 //!
 //! ```text
 //!   schema.rs     open to write, open to read: whose file, which tables     probes have rows of their own (role/probe)
@@ -6,8 +6,8 @@
 //!   file.rs       below the tables: header, flags, errors of SQLite (error.rs)
 //! ```
 //!
-//! Invariants: the file says whose it is (`application_id`) and which tables it has (`user_version`):
-//! one of another program, or of a later build, is refused and never changed. Nothing in a file panics.
+//! Invariants: the file identifies its program (`application_id`) and its tables (`user_version`): a file of
+//! another program, or of a later build, is refused and never changed. No content of a file causes a panic.
 
 #![forbid(unsafe_code)]
 

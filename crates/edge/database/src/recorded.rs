@@ -1,4 +1,4 @@
-//! Rows of recorders: how they are added, bounded and read.
+//! Rows of recorders: how they are added, limited in number, and read.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -14,23 +14,24 @@ use crate::file::fault;
 use crate::limits::{TRIM_ROUNDS_MAX, TRIM_SAMPLES, TRIM_SHARE};
 use crate::schema::open_to_write;
 
-/// Who records, and how much of it is kept.
+/// The recording process, and how many of its samples are kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecordingInfo {
     /// Name of the process in its cluster.
     pub name: String,
-    /// Host and port that clients reach its node at.
+    /// Host and port at which clients reach its node.
     pub authority: Option<String>,
     pub is_node: bool,
     pub begun_unix_ms: u64,
     pub interval_ms: u64,
-    /// Samples of this name that are kept: a count, so that no clock that jumps deletes any.
+    /// Number of samples kept under this name: a count rather than an age, so that a clock that jumps deletes
+    /// none.
     pub samples_max: u64,
-    /// Bytes of the file, without the log beside it.
+    /// Maximum size of the file, without the log beside it.
     pub size_bytes_max: u64,
 }
 
-/// What was recorded at one moment, about the interval before it.
+/// What was recorded at one moment about the interval before it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RecordedSample {
     pub at_unix_ms: u64,
@@ -55,11 +56,11 @@ pub struct RecordedRow {
     pub nics: NicUse,
 }
 
-/// A file that a recorder adds to.
+/// A file to which a recorder adds samples.
 #[derive(Debug)]
 pub struct Recording {
     path: PathBuf,
-    /// Device and inode: another file may come to stand at `path`.
+    /// Device and inode: `path` may later name another file.
     file: Option<(u64, u64)>,
     connection: Connection,
     info: RecordingInfo,
@@ -71,7 +72,7 @@ impl Recording {
     /// Opens the file at `path`, or creates it, and begins a recording in it.
     ///
     /// # Errors
-    /// It cannot be written to.
+    /// The file cannot be written.
     pub fn open(path: &Path, info: &RecordingInfo, wait_ms: u64) -> Result<Self, DatabaseError> {
         let connection = open_to_write(path, wait_ms)?;
         let insert = "INSERT INTO recording (name, authority, is_node, begun_unix_ms, interval_ms, version) \
@@ -90,32 +91,33 @@ impl Recording {
         Ok(Self { file: identity(&path), path, connection, info, id, stored: 0 })
     }
 
-    /// Whether the file is still the one that has its name.
+    /// Whether the file's path still names this file.
     pub fn is_in_place(&self) -> bool {
         identity(&self.path) == self.file
     }
 
-    /// Adds `samples`: all of them, or none. A lock of another process is waited for so long.
+    /// Adds all of `samples`, or none. Waits up to `wait_ms` for a lock of another process.
     ///
     /// # Errors
-    /// The file cannot be written to, or is too large by what others have in it.
+    /// The file cannot be written, or data of others has filled it to its maximum size.
     pub fn store(&mut self, samples: &[RecordedSample], wait_ms: u64) -> Result<(), DatabaseError> {
         let path = self.path.clone();
         let has_room = self.try_store(samples, wait_ms).map_err(|error| fault(&path, error))?;
-        // So that a file which is moved away has its samples. What fails is done next time.
+        // So that the file is complete if it is moved away. A failed checkpoint is repeated after the next
+        // samples.
         let _ = self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
         let bytes_max = self.info.size_bytes_max;
         if has_room { Ok(()) } else { Err(DatabaseError::TooLarge { path, bytes_max }) }
     }
 
-    /// Writes the log back into the file, so that it can be copied, if nobody else has it.
+    /// Writes the log back into the file, so that it can be copied, unless another process has it open.
     pub fn close(self) {
         let _ = self.connection.busy_timeout(Duration::ZERO);
         let _ = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
         let _ = self.connection.pragma_update(None, "journal_mode", "DELETE");
     }
 
-    /// `false`: there is no room.
+    /// Returns `false` if there is no room.
     fn try_store(&mut self, samples: &[RecordedSample], wait_ms: u64) -> rusqlite::Result<bool> {
         self.connection.busy_timeout(Duration::from_millis(wait_ms))?;
         let transaction =
@@ -127,7 +129,7 @@ impl Recording {
             insert(&transaction, self.id, sample)?;
         }
         let stored = self.stored + samples.len() as u64;
-        // The first time, too: processes may all be short.
+        // Also before the first samples: each process may be too short-lived to reach the next trim.
         if self.stored == 0 || stored / TRIM_SAMPLES > self.stored / TRIM_SAMPLES {
             trim(&transaction, &self.info, self.id)?;
         }
@@ -165,13 +167,13 @@ fn insert(
     Ok(())
 }
 
-/// `into` names the first columns.
+/// Builds an `INSERT`; `into` is the table with the first `before` columns.
 fn insert_sql(into: &str, columns: &[&str], before: usize) -> String {
     let values = vec!["?"; before + columns.len()].join(", ");
     format!("INSERT OR REPLACE INTO {into}, {}) VALUES ({values})", columns.join(", "))
 }
 
-/// Deletes the oldest samples of all recorders until the file has room; `false`: it has none.
+/// Deletes the oldest samples of all recorders until the file has room; returns `false` if it has none.
 fn make_room(transaction: &Transaction<'_>, bytes_max: u64) -> rusqlite::Result<bool> {
     for _ in 0..TRIM_ROUNDS_MAX {
         if used_bytes(transaction)? < bytes_max {
@@ -190,14 +192,14 @@ fn make_room(transaction: &Transaction<'_>, bytes_max: u64) -> rusqlite::Result<
     Ok(used_bytes(transaction)? < bytes_max)
 }
 
-/// Bytes of pages that something is in.
+/// Bytes of the pages in use.
 fn used_bytes(connection: &Connection) -> rusqlite::Result<u64> {
     let pragma = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
     let pages = pragma("page_count")?.saturating_sub(pragma("freelist_count")?);
     Ok(unsigned(pages.saturating_mul(pragma("page_size")?)))
 }
 
-/// Deletes what is beyond `samples_max` of this name, and recordings of which nothing is left.
+/// Deletes this name's samples beyond `samples_max`, and recordings that have no samples left.
 fn trim(
     transaction: &Transaction<'_>,
     info: &RecordingInfo,
@@ -218,7 +220,7 @@ fn trim(
     Ok(())
 }
 
-/// Deletes samples whose id is so, with those of their devices first.
+/// Deletes the samples whose id satisfies `which`, after those of their devices.
 fn delete(transaction: &Transaction<'_>, which: &str, values: &[Value]) -> rusqlite::Result<()> {
     for (table, id) in [("disk_sample", "sample"), ("nic_sample", "sample"), ("node_sample", "id")]
     {
@@ -228,10 +230,11 @@ fn delete(transaction: &Transaction<'_>, which: &str, values: &[Value]) -> rusql
     Ok(())
 }
 
-/// Calls `each` with all rows of recorders, in the order in which they were stored. An earlier build's file has none.
+/// Calls `each` with all rows of recorders, in the order in which they were stored. A file of an earlier
+/// build has none.
 ///
 /// # Errors
-/// That of `each`, or the file cannot be read.
+/// The error of `each`, or the file cannot be read.
 pub fn read_recorded<E: From<DatabaseError>>(
     path: &Path,
     connection: &Connection,
@@ -267,7 +270,7 @@ pub fn read_recorded<E: From<DatabaseError>>(
 fn select() -> String {
     let sums = |table: &str, columns: &[&str]| -> String {
         let sum = |column: &&str| {
-            // `sum` of integers fails where it overflows; a damaged row must not hide all others.
+            // `sum` fails if integers overflow; one damaged row must not hide all others.
             format!(
                 ", (SELECT CASE WHEN count({column}) > 0 THEN CAST(total({column}) AS INTEGER) END \
                  FROM {table} WHERE sample = node_sample.id)"

@@ -10,13 +10,13 @@ use crate::error::DatabaseError;
 use crate::file::{Header, connect, connect_to_read, error_code, fault, set_aside};
 use crate::limits::LOG_BYTES_MAX;
 
-/// Marks files of ours: `SkPr`.
+/// Marks our files: `SkPr`.
 const APPLICATION_ID: i32 = 0x536b_5072;
 
-/// Version of the tables below; counted up by each change of them. 1 had none of recorders.
+/// Version of the tables below, incremented with each change of them. Version 1 had no tables of recorders.
 const SCHEMA_VERSION: i32 = 2;
 
-/// Of probes; the columns of samples are those of their own crate.
+/// Tables of probes; the columns of samples are defined in the probes' crate.
 const PROBE_TABLES: &str = "
 CREATE TABLE run (
     id INTEGER PRIMARY KEY,
@@ -55,7 +55,7 @@ CREATE TABLE sample (
 ) STRICT;
 ";
 
-/// Of recorders: each start of a process is a recording.
+/// Tables of recorders: each start of a process is a recording.
 const RECORDER_TABLES: &str = "
 CREATE TABLE recording (
     id INTEGER PRIMARY KEY,
@@ -68,23 +68,25 @@ CREATE TABLE recording (
 ) STRICT;
 ";
 
-/// Opens the file at `path`, or creates it, to add rows to it. A lock of another process is waited for so long.
+/// Opens the file at `path` for adding rows, or creates it. Waits up to `wait_ms` for a lock of another
+/// process.
 ///
 /// # Errors
-/// It is somebody else's, or cannot be written to.
+/// The file belongs to another program, or cannot be written.
 pub fn open_to_write(path: &Path, wait_ms: u64) -> Result<Connection, DatabaseError> {
     if path == Path::new(":memory:") {
         let why = "it would keep nothing".to_owned();
         return Err(DatabaseError::CannotOpen { path: path.to_owned(), why });
     }
-    // Before SQLite: it changes files of others even by reading them, if they have a log.
+    // Checked before SQLite opens the file: even by reading, SQLite changes a file of another program that
+    // has a log.
     if let Some(header) = Header::read(path)? {
         check_ids(path, header.application_id, header.user_version)?;
     }
     let mut connection = connect(path, OpenFlags::default()).map_err(|error| fault(path, error))?;
     make_tables(path, &mut connection, wait_ms)?;
     let set = || {
-        // Readers do not wait for writers, nor these for them.
+        // Readers do not wait for writers, nor writers for readers.
         connection.pragma_update(None, "journal_mode", "WAL")?;
         connection.pragma_update(None, "journal_size_limit", LOG_BYTES_MAX)?;
         connection.pragma_update(None, "synchronous", "NORMAL")
@@ -93,10 +95,10 @@ pub fn open_to_write(path: &Path, wait_ms: u64) -> Result<Connection, DatabaseEr
     Ok(connection)
 }
 
-/// Opens the file at `path`, of which nothing is changed.
+/// Opens the file at `path` without modifying it.
 ///
 /// # Errors
-/// It is not there, empty, or somebody else's.
+/// The file is missing, empty, or belongs to another program.
 pub fn open_to_read(path: &Path, wait_ms: u64) -> Result<Connection, DatabaseError> {
     if !path.exists() {
         return Err(DatabaseError::Missing { path: path.to_owned() });
@@ -117,12 +119,13 @@ pub fn open_to_read(path: &Path, wait_ms: u64) -> Result<Connection, DatabaseErr
     Ok(connection)
 }
 
-/// Renames a damaged file of ours to `FILE.damaged`, in place of an earlier one, so that a new one can begin. Whether it did.
+/// Renames a damaged file of Skep's to `FILE.damaged`, replacing an earlier one, so that a new one can be
+/// created. Returns whether it was renamed.
 pub fn set_damaged_aside(path: &Path) -> bool {
     set_aside(path, APPLICATION_ID)
 }
 
-/// Makes the tables that are not there yet.
+/// Creates the missing tables.
 fn make_tables(
     path: &Path,
     connection: &mut Connection,
@@ -145,7 +148,7 @@ fn make_tables(
     transaction.commit().map_err(fault)
 }
 
-/// Whether nothing was written yet.
+/// Whether nothing was written to the file yet.
 fn is_fresh(connection: &Connection) -> rusqlite::Result<bool> {
     let tables: i64 =
         connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
@@ -159,7 +162,7 @@ fn check_owner(path: &Path, connection: &Connection) -> Result<(), DatabaseError
     check_ids(path, pragma("application_id")?, pragma("user_version")?)
 }
 
-/// What the file says of itself.
+/// Checks whose file it is, and the version of its tables.
 fn check_ids(path: &Path, application: i32, version: i32) -> Result<(), DatabaseError> {
     if application != APPLICATION_ID {
         let found = "a database of another program".to_owned();

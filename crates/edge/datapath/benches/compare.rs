@@ -1,10 +1,9 @@
-//! What it costs netguard to compare the maps with what it wrote, in percent of a core.
+//! What comparing the maps with what was written to them costs netguard, in percent of a core.
 //!
 //! `cargo bench -p skep-datapath --bench compare`, as root
 //!
-//! A clock of its own lets ten comparisons happen in each second, as a dispatcher's looks do, for as
-//! long as it takes to compare everything once. The time of this thread on a core is compared with
-//! the seconds that went by there.
+//! Ten comparisons are made per second of a simulated clock, as often as a dispatcher makes them, until
+//! everything was compared once. The CPU time of this thread is divided by the seconds of that clock.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a measurement")]
 
@@ -23,7 +22,7 @@ use skep_wire::steer::{DatapathNode, ForwardingState, Network};
 /// Nodes, addresses and networks.
 const CLUSTERS: [(u16, u16, u32); 3] = [(256, 64, 0), (1_000, 8, 0), (1_000, 8, 4_096)];
 
-/// Time between two looks of a dispatcher.
+/// Time between two comparisons of a dispatcher.
 const LOOK_MS: u64 = 100;
 
 fn main() {
@@ -70,7 +69,7 @@ fn write(dispatch: &mut DispatchProgram, nodes: u16, addresses: u16, networks: u
     dispatch.set_networks(&[], &(0..networks).map(network).collect::<Vec<_>>()).unwrap();
 }
 
-/// The cost in percent, and the longest comparison in microseconds.
+/// Returns the cost in percent, and the longest comparison in microseconds.
 fn compare(dispatch: &mut DispatchProgram) -> (f64, u64) {
     let (mut now, mut longest_ns) = (Instant::now(), 0);
     let begin = cpu_ns();
@@ -84,7 +83,7 @@ fn compare(dispatch: &mut DispatchProgram) -> (f64, u64) {
     (percent, longest_ns / 1_000)
 }
 
-/// Time of this thread on a core.
+/// CPU time of this thread, in nanoseconds.
 fn cpu_ns() -> u64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64

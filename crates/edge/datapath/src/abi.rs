@@ -12,7 +12,7 @@ use skep_wire::guard::Steerer;
 use skep_wire::handoff::SocketId;
 use skep_wire::steer::{self, ForwardingState, Measure, Protocol};
 
-/// IPv4 is mapped, `::ffff:a.b.c.d`; in network byte order.
+/// An IP address in network byte order; IPv4 is mapped: `::ffff:a.b.c.d`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(C, align(4))]
 pub(crate) struct Address(pub(crate) [u8; 16]);
@@ -72,14 +72,14 @@ pub(crate) struct Service {
     pub(crate) choices: u8,
     pub(crate) measure: u8,
     pub(crate) by_address: u8,
-    /// Which of its two tables is in use.
+    /// Which of the two tables is in use.
     pub(crate) half: u8,
-    /// From its id to the place of its tables.
+    /// What is added to the id for the place of the tables in `rows`.
     pub(crate) shift: u16,
 }
 
 impl Service {
-    /// With its tables at that place of `rows`.
+    /// The value of a service whose tables are at `place` in `rows`.
     pub(crate) fn new(service: &steer::DatapathService, place: u16, half: u8) -> Self {
         let measure = match service.measure {
             Measure::First => 0,
@@ -91,7 +91,7 @@ impl Service {
         Self { id: service.id, choices: service.choices, measure, by_address, half, shift }
     }
 
-    /// The place of its tables in `rows`.
+    /// The place of the service's tables in `rows`.
     pub(crate) fn place(self) -> u16 {
         self.id.wrapping_add(self.shift)
     }
@@ -102,7 +102,7 @@ impl Service {
 pub(crate) struct Row(pub(crate) [u16; steer::ROW_NODES]);
 
 impl Row {
-    /// As they are in memory.
+    /// The row as two words, with the bytes as they are in memory.
     pub(crate) fn words(self) -> [u64; 2] {
         let [a, b, c, d, e, f, g, h] = self.0.map(u16::to_ne_bytes);
         let word = |[[a, b], [c, d], [e, f], [g, h]]: [[u8; 2]; 4]| {
@@ -183,7 +183,7 @@ impl FlowKey {
     }
 }
 
-/// Generation 0 and no `via`: checked when its next packet arrives.
+/// A new entry has generation 0 and no `via`: it is checked when the flow's next packet arrives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) struct Flow {
@@ -229,16 +229,17 @@ pub(crate) const MOVE_REDIRECT: u16 = 2;
 #[repr(C)]
 pub(crate) struct Move {
     pub(crate) state: u16,
-    /// Of a blocked one: where it was redirected to before, or `NO_NODE`.
+    /// For a blocked connection: the node to which it was redirected before, or `NO_NODE`.
     pub(crate) node: u16,
     pub(crate) zero: u32,
-    /// By `CLOCK_MONOTONIC`.
+    /// Time by `CLOCK_MONOTONIC`.
     pub(crate) used_ns: u64,
 }
 
 pub(crate) type NetworkKey = lpm_trie::Key<Address>;
 
-/// Prefix length of the mapped address: 96 bits more for IPv4. Host bits are cleared.
+/// Builds a key from a network. The prefix length is that of the mapped address: 96 bits more for IPv4. Host
+/// bits are cleared.
 pub(crate) fn network_key(network: &steer::Network) -> NetworkKey {
     let bits = u32::from(network.prefix_bits) + if network.address.is_ipv4() { 96 } else { 0 };
     let bits = bits.min(128);
@@ -257,7 +258,7 @@ pub(crate) fn network_bytes(key: &NetworkKey) -> NetworkBytes {
     bytes
 }
 
-/// For people.
+/// The network as text, for people.
 pub(crate) fn network_text(bytes: NetworkBytes) -> String {
     let (prefix, address) = bytes.split_first_chunk().unwrap_or((&[0; 4], &[]));
     let address = IpAddr::from(Address(address.try_into().unwrap_or_default()));
@@ -326,8 +327,8 @@ macro_rules! plain {
     ($($name:ident),+) => {
         $(
             #[expect(unsafe_code, reason = "keys and values of maps are their bytes")]
-            // SAFETY: `repr(C)`, of integers and arrays of them; without padding,
-            // as the test below shows; every pattern of bits is a value.
+            // SAFETY: `repr(C)`, of integers and arrays of integers, without padding, as the test below
+            // verifies; every bit pattern is a valid value.
             unsafe impl Pod for $name {}
         )+
     };
@@ -367,7 +368,7 @@ mod tests {
                 for (field, offset) in fields {
                     facts.push((format!("offsetof(struct {}, {field})", $c), offset));
                 }
-                // All fields are told, and nothing follows the last.
+                // All fields are listed, and nothing follows the last.
                 let bytes = fields.map(|(field, _)| format!("sizeof(((struct {} *)0)->{field})", $c));
                 facts.push((bytes.join(" + "), size_of::<$name>()));
             };

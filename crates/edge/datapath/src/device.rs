@@ -1,6 +1,6 @@
 //! The network devices of this namespace and their XDP programs, read by rtnetlink(7).
 //!
-//! Names under /sys/class/net may be those of another namespace; netlink's are not.
+//! Names under /sys/class/net may be those of another namespace; names from netlink are not.
 
 use std::io;
 
@@ -64,7 +64,7 @@ fn devices() -> io::Result<Vec<Device>> {
         AddressFamily::NETLINK,
         SocketType::RAW,
         SocketFlags::CLOEXEC,
-        // Protocol 0 of netlink: routes, and links with them.
+        // Protocol 0 of netlink is NETLINK_ROUTE, which includes links.
         None,
     )?;
     let mut request = Vec::with_capacity(HEADER_BYTES + LINK_BYTES);

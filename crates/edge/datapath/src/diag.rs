@@ -1,7 +1,7 @@
-//! Whether this machine has a socket of a connection: one question to the kernel (sock_diag(7)).
+//! Whether this machine has a socket of a connection, by one query to the kernel (sock_diag(7)).
 //!
-//! A kernel without `CONFIG_INET_DIAG` says that there is none; a socket that is then made for a connection
-//! of this machine cannot be connected.
+//! A kernel without `CONFIG_INET_DIAG` reports that there is none; connecting a new socket then fails if the
+//! connection has a socket on this machine.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -12,20 +12,20 @@ use rustix::net::{
 };
 use skep_wire::handoff::SocketId;
 
-/// A socket to ask by.
+/// A netlink socket for queries.
 #[derive(Debug)]
 pub(crate) struct Diag {
     socket: OwnedFd,
 }
 
-/// `SOCK_DIAG_BY_FAMILY`: the type of questions and answers.
+/// `SOCK_DIAG_BY_FAMILY`: the type of queries and replies.
 const BY_FAMILY: u16 = 20;
 /// `NLM_F_REQUEST`.
 const REQUEST: u16 = 1;
 /// Bytes of `struct nlmsghdr`.
 const HEADER_BYTES: usize = 16;
-/// States of a connection that cannot have another socket beside it, of net/tcp_states.h: all but SYN_RECV,
-/// TIME_WAIT, CLOSE and LISTEN.
+/// Connection states in which a second socket of the same connection is impossible, by the numbers of
+/// net/tcp_states.h: all but SYN_RECV, TIME_WAIT, CLOSE and LISTEN.
 const TAKEN: [u8; 7] = [1, 2, 4, 5, 8, 9, 11];
 
 impl Diag {
@@ -36,11 +36,11 @@ impl Diag {
         Ok(Self { socket })
     }
 
-    /// Whether there is a socket with these ends, alive.
+    /// Whether there is a live socket with these two addresses.
     pub(crate) fn has(&self, id: SocketId) -> io::Result<bool> {
         send(&self.socket, &question(id), SendFlags::empty())?;
         let mut answer = [0; 512];
-        // The kernel has answered within the call above.
+        // The kernel has replied within the call above.
         let (_, len) = recv(&self.socket, &mut answer[..], RecvFlags::DONTWAIT)?;
         let answer = &answer[..len.min(answer.len())];
         let is_found = answer.get(4..6) == Some(&BY_FAMILY.to_ne_bytes());
@@ -49,7 +49,7 @@ impl Diag {
     }
 }
 
-/// `struct nlmsghdr` and `struct inet_diag_req_v2`.
+/// A query: `struct nlmsghdr` and `struct inet_diag_req_v2`.
 fn question(id: SocketId) -> Vec<u8> {
     let family = if id.server.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
     let mut body = vec![family as u8, libc::IPPROTO_TCP as u8, 0, 0];
@@ -71,7 +71,7 @@ fn question(id: SocketId) -> Vec<u8> {
     message
 }
 
-/// IPv4 has the first four bytes.
+/// The bytes of an address; IPv4 occupies the first four.
 fn address_of(end: SocketAddr) -> [u8; 16] {
     let mut bytes = [0; 16];
     match end.ip() {

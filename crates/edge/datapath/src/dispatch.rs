@@ -1,5 +1,5 @@
-//! The dispatcher's program and its maps: flows, loads, networks and events, besides the maps that
-//! the node's program also has.
+//! The dispatcher's program and its maps: flows, loads, networks and events, in addition to the maps that the
+//! node's program also has.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -70,11 +70,11 @@ pub struct DispatchProgram {
     flows: MapData,
     loads: Loads,
     networks: LpmTrie<MapData, abi::Address, u32>,
-    /// What was written to `networks`; `None`: nothing by this process.
+    /// What was written to `networks`; `None` if this process has written nothing.
     written_networks: Option<HashMap<abi::NetworkBytes, u32>>,
-    /// When they were compared.
+    /// When `networks` was last compared.
     networks_at: Option<Instant>,
-    /// When loads of a service were compared.
+    /// When the loads of a service were last compared.
     loads_at: Option<Instant>,
     events: RingBuf<MapData>,
     replaced: Vec<String>,
@@ -135,13 +135,13 @@ impl DispatchProgram {
         self.tables.set_own(device.index, device.mac)?;
         let attached = links::attach(&self.place, &device, how, &programs);
         if attached.is_err() {
-            // It may still be where it was.
+            // The program may still be attached where it was.
             self.tables.set_own(before.0, before.1)?;
         }
         attached
     }
 
-    /// Whether it still is attached to the device of this number.
+    /// Whether the program is still attached to the device with this index.
     pub fn is_attached(&self, device_index: u32) -> Result<bool, DatapathError> {
         links::is_attached(&self.place, device_index)
     }
@@ -151,13 +151,12 @@ impl DispatchProgram {
         self.tables.set_own(device_index, mac)
     }
 
-    /// Detaches the program from its device and removes all pins at `place`. It is no error if
-    /// there are none.
+    /// Detaches the program from its device and removes all pins at `place`. Succeeds if there are none.
     pub fn detach(place: &PinPath) -> Result<(), DatapathError> {
         removal::remove(place)
     }
 
-    /// Changes the settings; effective for the next packet.
+    /// Changes the settings; effective from the next packet on.
     pub fn set_settings(&mut self, settings: &ProgramSettings) -> Result<(), DatapathError> {
         self.tables.set_settings(settings)
     }
@@ -217,9 +216,8 @@ impl DispatchProgram {
         self.loads.set(services, loads)
     }
 
-    /// Sets the lists of allowed and denied networks. The longest matching prefix decides, and of
-    /// equal prefixes the denial. If any network is allowed, an address outside all networks is
-    /// denied.
+    /// Sets the lists of allowed and denied networks. The longest matching prefix decides; between equal
+    /// prefixes, the denial. If any network is allowed, an address outside all networks is denied.
     pub fn set_networks(
         &mut self,
         allow: &[Network],
@@ -242,7 +240,7 @@ impl DispatchProgram {
         }
         let mut flags = if wanted.is_empty() { 0 } else { abi::SETTING_NETWORKS };
         flags |= if allow.is_empty() { 0 } else { abi::SETTING_ALLOW_LISTED };
-        // Before old ones go: without the flag nobody needs to be in one.
+        // Before old networks are removed: without the flag, an address needs to be in no network.
         self.tables.change_settings(false, |now| {
             now.flags = now.flags & abi::SETTING_STREAM | flags;
         })?;
@@ -254,10 +252,10 @@ impl DispatchProgram {
         self.tables.change_settings(true, |_| ())
     }
 
-    /// Maps that others have changed since they were written, or that a failed change has left
-    /// halfway; what was not written by this process is not compared, nor are flows and counters.
-    /// Loads have been written again. Each call compares a part: within [`COMPARE_ALL_MS`]
-    /// everything, if there are several calls a second.
+    /// Returns the maps that others have changed since they were written, or that a failed change has left
+    /// half-written. Maps that this process has not written are not compared, nor are flows and counters.
+    /// Changed loads have been written again. Each call compares a part; with several calls a second,
+    /// everything is compared within [`COMPARE_ALL_MS`].
     pub fn changed(&mut self, now: Instant) -> Result<Vec<ChangedMap>, DatapathError> {
         let mut findings = Findings::default();
         self.tables.compare(now, &mut findings);
@@ -288,11 +286,11 @@ impl DispatchProgram {
             .map_err(DatapathError::map_io("flows"))
     }
 
-    /// Changes the owners of flows, and returns those that were changed. A flow whose owner is not `from` is left alone:
-    /// it has moved on, or its client has begun another connection from the same port.
+    /// Changes the owners of flows, and returns the flows that were changed. A flow whose owner is not `from`
+    /// is left alone: it has moved again, or its client has opened another connection from the same port.
     ///
     /// # Errors
-    /// The first one; all others were tried.
+    /// The first error; all other changes were tried.
     pub fn change_owners(&self, changes: &[OwnerChange]) -> Result<Vec<Flow>, DatapathError> {
         let (mut changed, mut failed) = (Vec::with_capacity(changes.len()), None);
         for change in changes {
@@ -341,9 +339,9 @@ impl DispatchProgram {
         self.tables.counters()
     }
 
-    /// Runs the program over a frame, `repeat` times; flow table and counters are updated. The
-    /// kernel does not restore the frame between runs: a forwarded one is then a frame for another
-    /// machine, unless all hardware addresses are zero: the frame's, the node's and this machine's
+    /// Runs the program on a frame, `repeat` times; flow table and counters are updated. The kernel does not
+    /// restore the frame between runs: after the first run a forwarded frame is addressed to another machine,
+    /// unless all hardware addresses are zero: the frame's, the node's and this machine's
     /// ([`Self::set_own`]).
     pub fn test_run(&self, build: Build, frame: &[u8], repeat: u32) -> Result<Run, DatapathError> {
         let mut room = vec![0; frame.len() + TEST_FRAME_ROOM];
@@ -403,7 +401,7 @@ fn is_due(last: &Option<Instant>, now: Instant, interval_ms: u64) -> bool {
     last.is_none_or(|last| now - last >= Duration::from_millis(interval_ms))
 }
 
-/// Two halves for each service.
+/// Rows per service: two halves.
 const ROWS_OF_SERVICE: u32 = 2 * ROWS as u32;
 
 fn map_sizes(sizes: Sizes) -> Result<MapSizes, DatapathError> {
@@ -415,7 +413,7 @@ fn map_sizes(sizes: Sizes) -> Result<MapSizes, DatapathError> {
     Ok(map_sizes)
 }
 
-/// The maps that the node's program also has.
+/// Sizes of the maps that the node's program also has.
 pub(crate) fn table_sizes(services_max: u32) -> Result<MapSizes, DatapathError> {
     check("number of services", services_max, 1, SERVICES_MAX as u64)?;
     Ok(vec![("rows", services_max * ROWS_OF_SERVICE)])

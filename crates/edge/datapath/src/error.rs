@@ -25,7 +25,7 @@ pub enum DatapathError {
         /// What was refused.
         doing: &'static str,
     },
-    /// The kernel was built without what is needed, or is too old.
+    /// The kernel was built without a required feature, or is too old.
     #[error(
         "the kernel cannot {doing} ({error}): direct dispatch needs Linux 6.6 or newer with \
          CONFIG_BPF_SYSCALL; use another dispatch mode on this machine"
@@ -59,7 +59,7 @@ pub enum DatapathError {
         /// Why the mount failed.
         error: io::Error,
     },
-    /// A folder for pins that is on another file system.
+    /// A folder for pins is on another file system.
     #[error("{path} is not in a bpffs: maps and links can be pinned below /sys/fs/bpf only")]
     NotBpffs {
         /// The folder asked for.
@@ -76,7 +76,7 @@ pub enum DatapathError {
         /// The existing devices.
         devices: Vec<String>,
     },
-    /// A foreign XDP program is on the device; it stays.
+    /// The device has a foreign XDP program, which stays.
     #[error(
         "{device} has an XDP program already, {owner}, which skep does not replace: \
          remove it with `ip link set {device} xdp off`, or set direct.attach = \"tc\""
@@ -108,7 +108,7 @@ pub enum DatapathError {
     /// A map could not be read or written.
     #[error("cannot use the map {map} of the packet programs: {reason}")]
     Map { map: &'static str, reason: String },
-    /// A number outside the range of the tables.
+    /// A number is outside the range of the tables.
     #[error("{what} {found} is out of range: expected {expected}")]
     OutOfRange {
         /// What is numbered.
@@ -118,12 +118,12 @@ pub enum DatapathError {
         /// The valid range.
         expected: String,
     },
-    /// No room to block one more connection.
+    /// There is no room to block one more connection.
     #[error(
         "{limit} connections are blocked or redirected on this machine already: no more can be"
     )]
     TooManyMoves { limit: usize },
-    /// Packets of a connection that is not blocked may have reached the kernel meanwhile.
+    /// The connection is not blocked, so its packets may have reached the kernel meanwhile.
     #[error(
         "the connection of {client} to {server} is not blocked, or no longer: it must not be \
          redirected",
@@ -131,7 +131,7 @@ pub enum DatapathError {
         server = .0.server
     )]
     NotBlocked(SocketId),
-    /// A program could not be run over a frame.
+    /// A program could not be run on a frame.
     #[error("cannot run the packet program {program} over a frame of {bytes} bytes: {reason}")]
     TestRun {
         program: &'static str,
@@ -142,7 +142,7 @@ pub enum DatapathError {
 }
 
 impl DatapathError {
-    /// The kernel's error for a call that is indispensable.
+    /// The kernel's error for an indispensable call.
     pub(crate) fn refusal(doing: &'static str, error: io::Error) -> Self {
         match Errno::from_io_error(&error) {
             Some(Errno::PERM | Errno::ACCESS) => Self::NoPermission { doing },
@@ -197,7 +197,7 @@ fn advice(mode: Attached) -> &'static str {
     }
 }
 
-/// An error with its causes: libraries report the cause in `source` only.
+/// An error with its causes: libraries report a cause in `source` only.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

@@ -7,8 +7,8 @@
 //! [`DispatchProgram::detach`] stops this. The programs are written in C, in `bpf/`; their objects
 //! are part of this crate.
 //!
-//! [`Moves`] are the connections that a node hands off: which packets of it are dropped, and which go
-//! to another node. [`SocketSwitch`] freezes and starts their sockets.
+//! [`Moves`] are the connections that a node hands off: which packets are dropped, and which go to another
+//! node. [`SocketSwitch`] freezes and starts the sockets of these connections.
 //!
 //! Calls block for microseconds, [`DispatchProgram::set_rows`] for milliseconds. They act in the
 //! network namespace of the calling thread.

@@ -1,9 +1,9 @@
-//! Which programs are attached to which device, and in which way; pinned, so that they outlive the
-//! process.
+//! Which programs are attached to which device, and in which mode; the links are pinned, so that they outlive
+//! the process.
 //!
-//! **Invariants:** a foreign program is never replaced. While a link of ours is pinned, packets
-//! always meet a program of ours: it is replaced within the link, and where the kernel cannot do
-//! that, another program takes its place meanwhile.
+//! **Invariants:** a foreign program is never replaced. While one of our links is pinned, packets always meet
+//! one of our programs: it is replaced within the link, and where the kernel cannot do that, another program
+//! takes its place meanwhile.
 
 use std::fs;
 use std::io;
@@ -22,11 +22,11 @@ pub(crate) struct Programs<'fd> {
     /// `None` if it is built for tc only.
     pub(crate) xdp: Option<BorrowedFd<'fd>>,
     pub(crate) tc: BorrowedFd<'fd>,
-    /// Its position among foreign programs at tc.
+    /// The program's position among foreign programs at tc.
     pub(crate) tc_hook: Hook,
 }
 
-/// A link of ours that was pinned.
+/// A pinned link to one of our programs.
 pub(crate) struct Found {
     mode: Attached,
     path: PathBuf,
@@ -50,7 +50,7 @@ pub(crate) fn attach(
                 if how == How::Auto {
                     tracing::info!("{error}");
                 }
-                // The first is the way that the user would rather have.
+                // The first error is that of the preferred mode.
                 refusal.get_or_insert(error);
             }
         }
@@ -75,8 +75,8 @@ pub(crate) fn found(place: &PinPath) -> Result<Vec<Found>, DatapathError> {
     Ok(found)
 }
 
-/// Whether a program of ours is attached to that device. A device that is gone has none, and so has
-/// one whose link somebody has detached or unpinned.
+/// Whether one of our programs is attached to that device: not if the device is gone, or if the link was
+/// detached or unpinned by another process.
 pub(crate) fn is_attached(place: &PinPath, device_index: u32) -> Result<bool, DatapathError> {
     Ok(found(place)?.iter().any(|found| found.device_index == device_index))
 }
@@ -97,8 +97,8 @@ impl Attaching<'_> {
     fn modes(&self, how: How) -> Vec<Attached> {
         match how {
             How::Auto if self.programs.xdp.is_none() => vec![Attached::Tc],
-            // A driver that refused native XDP would do so again, at the price
-            // of taking the generic program off meanwhile.
+            // A driver that refused native XDP would refuse it again, and trying would detach the generic
+            // program meanwhile.
             How::Auto if self.here(Attached::XdpGeneric).is_some() => {
                 vec![Attached::XdpGeneric, Attached::Tc]
             }
@@ -109,7 +109,7 @@ impl Attaching<'_> {
         }
     }
 
-    /// Attaches in this way, and detaches all others.
+    /// Attaches in this mode, and detaches all others.
     fn by(&self, mode: Attached) -> Result<(), DatapathError> {
         if let Some(found) = self.here(mode) {
             sys::update_link(found.link.as_fd(), self.program(mode)?)
@@ -120,7 +120,7 @@ impl Attaching<'_> {
             Some(other) => self.exchange_xdp(other, mode)?,
             None => self.create(mode)?,
         };
-        // One of the same way on another device is in the way of the pin.
+        // A link of the same mode on another device occupies the path of the pin.
         self.found.iter().filter(|found| !self.is_here(found)).try_for_each(Found::remove)?;
         let path = self.place.pins.join(mode.pin_name());
         sys::pin(link.as_fd(), &path).map_err(pin_failed("pin the link", path))?;
@@ -200,10 +200,10 @@ impl Attaching<'_> {
 }
 
 impl Found {
-    /// Done before is done, too.
+    /// Succeeds if the link was removed before.
     fn remove(&self) -> Result<(), DatapathError> {
         if self.device_index != 0 {
-            // To unpin would do it as well, but some time later.
+            // Unpinning alone would detach it as well, but later.
             match sys::detach_link(self.link.as_fd()) {
                 Err(error) if Errno::from_io_error(&error) != Some(Errno::NOLINK) => {
                     return Err(pin_failed("detach the link", self.path.clone())(error));

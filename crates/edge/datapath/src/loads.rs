@@ -1,7 +1,7 @@
-//! The loads of nodes, which the dispatcher's program adds to what it assigns itself.
+//! The loads of nodes, to which the dispatcher's program adds the flows that it assigns itself.
 //!
-//! Reports come many times a second, for all nodes and services: what the program assigned is read
-//! in one call for each service, and only what has changed is written.
+//! Reports are received many times a second, for all nodes and services: the flows that the program assigned
+//! are read in one call per service, and only changed values are written.
 
 use std::os::fd::AsFd;
 
@@ -23,7 +23,7 @@ pub(crate) struct Loads {
 }
 
 impl Loads {
-    /// Takes the maps as they are.
+    /// Takes over the maps with their current contents.
     pub(crate) fn take(loads: MapData, assigned: MapData) -> Result<Self, DatapathError> {
         let mut written = vec![abi::Load::default(); SERVICES_MAX * NODES_MAX];
         sys::read_range(loads.fd().as_fd(), 0, &mut written)
@@ -31,7 +31,7 @@ impl Loads {
         Ok(Self { loads, assigned, written, next: 0 })
     }
 
-    /// A service has a new table: turns begin anew.
+    /// Starts the turns of a service anew, for its new table.
     pub(crate) fn begin_table(&mut self, service: u16) -> Result<(), DatapathError> {
         check_id(service)?;
         let assigned = self.assigned_of(service, NODES_MAX)?;
@@ -44,7 +44,7 @@ impl Loads {
         self.write(&changed)
     }
 
-    /// Nodes reported these loads, which count for all of `services`.
+    /// Stores the loads that nodes reported; they apply to all of `services`.
     pub(crate) fn set(
         &mut self,
         services: &[u16],
@@ -75,8 +75,8 @@ impl Loads {
         self.write(&changed)
     }
 
-    /// Compares the loads of the next service with what was written, and writes again what others
-    /// have changed: nobody else knows when turns began.
+    /// Compares the loads of the next service with what was written, and rewrites those that others have
+    /// changed: only this process knows when turns began.
     pub(crate) fn compare_next(&mut self) -> Result<Option<ChangedMap>, DatapathError> {
         let service = self.next;
         self.next = (service + 1) % SERVICES_MAX as u16;
@@ -94,7 +94,7 @@ impl Loads {
         }))
     }
 
-    /// How many flows the program assigned to each of the first `nodes` nodes.
+    /// Returns the number of flows that the program assigned to each of the first `nodes` nodes.
     fn assigned_of(&self, service: u16, nodes: usize) -> Result<Vec<u64>, DatapathError> {
         let mut assigned = vec![0; nodes];
         sys::read_range(self.assigned.fd().as_fd(), place(service, 0) as u32, &mut assigned)

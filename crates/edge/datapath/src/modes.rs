@@ -5,12 +5,11 @@ use std::fmt;
 /// How a program is to be attached to a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum How {
-    /// The first that works of native XDP, generic XDP and tc; the way already in use, if it is
-    /// XDP.
+    /// The first that works of native XDP, generic XDP and tc; the mode already in use, if it is XDP.
     Auto,
     /// In the driver, before the kernel allocates a packet buffer for the frame.
     XdpNative,
-    /// After that, with any driver.
+    /// After the buffer is allocated, with any driver.
     XdpGeneric,
     /// At tc's ingress (tcx), beside foreign programs.
     Tc,

@@ -1,11 +1,11 @@
-//! The map `moves` of the node's program: connections that are being handed off, or have been.
+//! The map `moves` of the node's program: connections that are being handed off or were handed off.
 //!
-//! A handle of its own beside [`crate::NodeProgram`], so that a thread of its own can use it. It has no
-//! lock: one thread changes the map, the program reads it.
+//! A handle separate from [`crate::NodeProgram`], so that a thread of its own can use it. It has no lock: one
+//! thread changes the map, the program reads it.
 //!
-//! **Invariants:** every change is one update of one entry, so a packet meets the state before or after
-//! it. Only a blocked connection is redirected: while it was not, packets may have reached the kernel.
-//! The map is pinned, and a netguard that comes back finds the connections as they were.
+//! **Invariants:** every change is one update of one entry, so a packet meets the state before or after it.
+//! Only a blocked connection is redirected: while it was not blocked, packets may have reached the kernel.
+//! The map is pinned, so a restarted netguard finds the connections unchanged.
 
 use std::os::fd::AsFd;
 use std::time::Duration;
@@ -24,20 +24,20 @@ use crate::{DatapathError, PinPath, abi, sys};
 #[derive(Debug)]
 pub struct Moves {
     map: HashMap<MapData, abi::MoveKey, abi::Move>,
-    /// Where the next look for room begins.
+    /// Where the next search by [`Moves::make_room`] begins.
     looked_up_to: MapPlace,
 }
 
-/// What becomes of a connection's packets.
+/// What the node's program does with a connection's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MoveState {
     /// They are dropped.
     Blocked,
-    /// They go to that node.
+    /// They are forwarded to this node.
     Redirected(NodeIndex),
 }
 
-/// What [`Moves::expire`] has removed.
+/// The numbers of entries that [`Moves::expire`] has removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExpiredMoves {
     pub blocked: usize,
@@ -46,11 +46,11 @@ pub struct ExpiredMoves {
 
 const MAP: &str = "moves";
 
-/// `BPF_EXIST`: the entry must be there.
+/// `BPF_EXIST`: update only an existing entry.
 const EXIST: u64 = 2;
 
 impl Moves {
-    /// The map of a program whose pins are at `place`.
+    /// Opens the map of a program whose pins are at `place`.
     pub(crate) fn pinned(place: &PinPath) -> Result<Self, DatapathError> {
         let data = MapData::from_pin(place.pins.join(MAP)).map_err(DatapathError::map(MAP))?;
         let map = Map::from_map_data(data).and_then(HashMap::try_from);
@@ -58,7 +58,7 @@ impl Moves {
         Ok(Self { map, looked_up_to: MapPlace::default() })
     }
 
-    /// What becomes of the connection's packets; `None`: what becomes of all others.
+    /// Returns the state of a connection; `None` if its packets are treated as all others.
     pub fn state(&self, id: SocketId) -> Result<Option<MoveState>, DatapathError> {
         Ok(self.entry(id.into())?.map(|entry| match entry.state {
             abi::MOVE_REDIRECT => MoveState::Redirected(entry.node),
@@ -66,8 +66,7 @@ impl Moves {
         }))
     }
 
-    /// From now on packets of the connection are dropped. One that is redirected is, too, until
-    /// [`Self::forget`].
+    /// Drops packets of the connection from now on, even if it is redirected, until [`Self::forget`].
     ///
     /// # Errors
     /// [`DatapathError::TooManyMoves`] if there is no room.
@@ -80,11 +79,11 @@ impl Moves {
         })
     }
 
-    /// From now on packets of the connection, which is blocked, go to `node`. It is no error if they do
+    /// Redirects the packets of a blocked connection to `node`. Succeeds if they are redirected there
     /// already.
     ///
     /// # Errors
-    /// [`DatapathError::NotBlocked`] if it is not.
+    /// [`DatapathError::NotBlocked`] if the connection is not blocked.
     pub fn redirect(&mut self, id: SocketId, node: NodeIndex) -> Result<(), DatapathError> {
         check("place of a node", node, 0, NODES_MAX as u64 - 1)?;
         let written = match self.state(id)? {
@@ -95,13 +94,13 @@ impl Moves {
         written.map_err(DatapathError::map(MAP))
     }
 
-    /// The connection is here: its packets are as all others. It is no error if they are already.
+    /// The connection is at this node: its packets are treated as all others. Succeeds if they are already.
     pub fn release(&mut self, id: SocketId) -> Result<(), DatapathError> {
         self.remove(id.into())
     }
 
-    /// The connection did not come here: if it is blocked, its packets are as before
-    /// [`Self::block`], redirected or as all others.
+    /// The connection did not move to this node: if it is blocked, the state before [`Self::block`] is
+    /// restored: redirected or without an entry.
     pub fn forget(&mut self, id: SocketId) -> Result<(), DatapathError> {
         let key = id.into();
         match self.entry(key)? {
@@ -110,7 +109,7 @@ impl Moves {
         }
     }
 
-    /// The connections that are blocked.
+    /// Returns the blocked connections.
     pub fn blocked(&self) -> Result<Vec<SocketId>, DatapathError> {
         let mut blocked = Vec::new();
         self.each(|key, entry| {
@@ -121,8 +120,8 @@ impl Moves {
         Ok(blocked)
     }
 
-    /// Releases connections that have been blocked for `blocked_max`, and redirected ones of which no
-    /// packet has come for `idle_max`.
+    /// Removes connections that have been blocked for `blocked_max`, and redirected ones whose last packet
+    /// arrived `idle_max` ago or earlier.
     pub fn expire(
         &mut self,
         blocked_max: Duration,
@@ -142,11 +141,12 @@ impl Moves {
         Ok(ExpiredMoves { blocked, redirected: old.len() - blocked })
     }
 
-    /// Looks at some `looked` connections, each time at the next ones, and forgets `count` redirected ones of them at most:
-    /// those whose last packet came longest ago, and none of which one has come within `idle_min`. Returns how many.
+    /// Examines about `looked` connections, each time the next ones, and removes at most `count` redirected
+    /// ones of them: those whose last packet is the oldest, provided that it is older than `idle_min`.
+    /// Returns the number removed.
     ///
-    /// Where entries lie in the map has nothing to do with their ages: of a part of them an eighth is as old as an eighth of
-    /// all, and the look takes as long as the part.
+    /// The position of an entry in the map does not depend on its age: the oldest eighth of a sample is about
+    /// as old as the oldest eighth of all, and the time taken is proportional to the sample.
     pub fn make_room(
         &mut self,
         looked: usize,
@@ -171,7 +171,7 @@ impl Moves {
         Ok(idle.len())
     }
 
-    /// What stood there before the connection was blocked is there again.
+    /// Restores the entry that the connection had before it was blocked.
     fn unblock(&mut self, key: abi::MoveKey, blocked: abi::Move) -> Result<(), DatapathError> {
         if blocked.node == NO_NODE {
             return self.remove(key);
@@ -208,13 +208,13 @@ impl Moves {
     }
 }
 
-/// The clock of the program.
+/// Returns the current time by the program's clock.
 fn now_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
 }
 
-/// The program's clock is that of the last tick: it may be behind.
+/// The program reads the time of the last tick, which may be behind.
 fn age(now_ns: u64, entry: abi::Move) -> Duration {
     Duration::from_nanos(now_ns.saturating_sub(entry.used_ns))
 }

@@ -1,4 +1,4 @@
-//! The node's program: hands packets on to the nodes that own them.
+//! The node's program: hands on packets to the nodes that own them.
 
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -16,7 +16,7 @@ use crate::sys::Hook;
 use crate::tables::{Findings, Tables};
 use crate::{DatapathError, Moves, PinPath, Sizes, pass};
 
-/// The node's program. Its methods are documented at those of [`crate::DispatchProgram`].
+/// The node's program. Most of its methods are documented at those of [`crate::DispatchProgram`].
 pub struct NodeProgram {
     place: PinPath,
     program: Loaded,
@@ -106,12 +106,12 @@ impl NodeProgram {
         self.tables.set_steerers(steerers)
     }
 
-    /// Sets whether packets are looked up among the [`Moves`], which no packet pays for otherwise.
+    /// Sets whether packets are looked up in [`Moves`]; while off, packets are spared the cost.
     pub fn watch_moves(&mut self, is_watching: bool) -> Result<(), DatapathError> {
         self.tables.watch_moves(is_watching)
     }
 
-    /// The connections that are handed off, for a thread of their own.
+    /// Returns a handle to the connections that are handed off, for use by another thread.
     pub fn moves(&self) -> Result<Moves, DatapathError> {
         Moves::pinned(&self.place)
     }

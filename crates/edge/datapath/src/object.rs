@@ -38,7 +38,7 @@ pub(crate) static DISPATCH_TC: Compiled = compiled!("dispatch_tc");
 pub(crate) static NODE: Compiled = compiled!("node");
 pub(crate) static PASS: Compiled = compiled!("pass");
 
-/// Entries of the maps whose size is a setting.
+/// Numbers of entries of the maps whose size is a setting.
 pub(crate) type MapSizes = Vec<(&'static str, u32)>;
 
 /// A program in the kernel, with its maps.
@@ -64,14 +64,15 @@ pub(crate) const KERNEL_TYPES: &str = "/sys/kernel/btf/vmlinux";
 /// The layout of the kernel's structures, for programs that read them.
 ///
 /// # Errors
-/// Without it such a program must not be loaded: it would read other fields.
+/// The layout is not available. A program that needs it must not be loaded then: it would read the wrong
+/// fields.
 pub(crate) fn kernel_types(path: &Path) -> Result<Btf, DatapathError> {
     Btf::parse_file(path, Endianness::default())
         .map_err(|error| DatapathError::NoKernelTypes { path: path.into(), error })
 }
 
 impl<'a> Loader<'a> {
-    /// For programs that read packets only, and no kernel structures.
+    /// Creates a loader of programs that read packets only, and no kernel structures.
     pub(crate) fn new(place: Option<&PinPath>, sizes: &MapSizes) -> Self {
         let mut library = EbpfLoader::new();
         library.btf(None);
@@ -84,7 +85,7 @@ impl<'a> Loader<'a> {
         Self { library }
     }
 
-    /// For programs that also read kernel structures.
+    /// Also loads programs that read kernel structures.
     pub(crate) fn with_types(mut self, types: &'a Btf) -> Self {
         self.library.btf(Some(types));
         self
@@ -101,8 +102,8 @@ impl<'a> Loader<'a> {
     }
 }
 
-/// Loads a program. The kernel aborts verification when the thread gets a signal (`EAGAIN`); the
-/// load is then retried, as in libbpf.
+/// Loads a program. The kernel aborts verification with `EAGAIN` when the thread gets a signal; the load is
+/// then retried, as in libbpf.
 fn load_program(program: &mut aya::programs::Program) -> Result<(), ProgramError> {
     let mut attempts = 1;
     loop {
@@ -168,7 +169,7 @@ impl Loaded {
     }
 }
 
-/// Maps of another shape that were unpinned.
+/// Maps of another shape, which were unpinned.
 pub(crate) type Misfits = Vec<(String, MapData)>;
 
 /// Prepares the folder of pins for `compiled`; returns the removed maps.

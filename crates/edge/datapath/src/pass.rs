@@ -8,7 +8,7 @@ use crate::object::{self, Loader};
 use crate::sys::{self, Hook};
 use crate::{DatapathError, pins};
 
-/// A device with the program that passes everything, until this is dropped.
+/// A device with the attached program, which is detached on drop.
 #[derive(Debug)]
 pub struct Pass {
     #[expect(dead_code, reason = "the device keeps its program while this is open")]

@@ -19,12 +19,12 @@ use crate::error::chain;
 /// Where the packet programs of one role of one process are pinned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PinPath {
-    /// A folder in bpffs, such as `/sys/fs/bpf/skep/NAME/dispatch`. It must not be shared; two
-    /// processes on one machine need two.
+    /// A folder in bpffs, such as `/sys/fs/bpf/skep/NAME/dispatch`. It must not be shared: two processes on
+    /// one machine need one each.
     pub pins: PathBuf,
 }
 
-/// Where bpffs is mounted, by convention.
+/// The conventional mount point of bpffs.
 const BPFFS: &str = "/sys/fs/bpf";
 
 /// `BPF_FS_MAGIC` of linux/magic.h.

@@ -6,8 +6,8 @@ use std::io;
 use crate::pins::is_bpffs;
 use crate::{DatapathError, PinPath, links};
 
-/// Detaches programs from their devices and removes all pins, then the folders that this empties.
-/// It is no error if there is nothing to remove.
+/// Detaches programs from their devices and removes all pins, then the folders that are thereby empty.
+/// Succeeds if there is nothing to remove.
 pub(crate) fn remove(place: &PinPath) -> Result<(), DatapathError> {
     let entries = match fs::read_dir(&place.pins) {
         Ok(entries) => entries,
@@ -27,7 +27,7 @@ pub(crate) fn remove(place: &PinPath) -> Result<(), DatapathError> {
             _ => {}
         }
     }
-    // Up to the first that others use; the last is the mount itplace.
+    // Up to the first that others use; the last is the mount point itself.
     for folder in place.pins.ancestors().take_while(|folder| is_bpffs(folder)) {
         if fs::remove_dir(folder).is_err() {
             break;

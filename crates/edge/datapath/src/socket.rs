@@ -1,11 +1,12 @@
-//! Sockets of connections that are handed off: the options that only a privileged process may set, and
-//! what it looks at before it sets them on a descriptor of somebody else.
+//! Sockets of connections that are handed off: sets the options that only a privileged process may set, and
+//! checks the descriptors of other processes before it does.
 //!
-//! In repair mode (`TCP_REPAIR`) a socket sends nothing but still takes packets: it would acknowledge bytes
-//! that no snapshot has. So a filter that drops all comes first. It is per socket, and stands between the
-//! packet program, which another processor may have left just before the connection was blocked, and TCP.
+//! In repair mode (`TCP_REPAIR`) a socket sends no data but still accepts packets: it would acknowledge bytes
+//! that are in no snapshot. Therefore a filter that drops everything is attached first. It belongs to the
+//! socket, and stands between TCP and the packet program, which another processor may have left just before
+//! the connection was blocked.
 //!
-//! **Invariant:** a socket in repair mode has the filter.
+//! **Invariant:** every socket in repair mode has the filter.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -21,14 +22,14 @@ use crate::diag::Diag;
 use crate::limits::{CONTROL_BUFFER_BYTES, RECEIVE_BUFFER_BYTES};
 use crate::sys;
 
-/// Switches sockets.
+/// Switches sockets to repair mode and back, and creates them.
 #[derive(Debug)]
 pub struct SocketSwitch {
     drop_all: OwnedFd,
     diag: Diag,
 }
 
-/// Why a socket is not that of the connection, or cannot be switched.
+/// Why a descriptor is not the connection's socket, or cannot be switched.
 #[derive(Debug, thiserror::Error)]
 pub enum SocketError {
     #[error("the descriptor is no TCP socket")]
@@ -48,7 +49,7 @@ const ESTABLISHED: u8 = 1;
 
 /// Values of `TCP_REPAIR`.
 const REPAIR_ON: i32 = 1;
-/// With a window probe, which the peer answers.
+/// Off, with a window probe, which the peer answers.
 const REPAIR_OFF: i32 = 0;
 const REPAIR_OFF_NO_PROBE: i32 = -1;
 
@@ -61,7 +62,7 @@ impl SocketSwitch {
         })
     }
 
-    /// Drops all packets for the socket from now on; what has come is in its queue.
+    /// Drops all packets for the socket from now on; those received before are in its queue.
     pub fn deafen(&self, socket: BorrowedFd<'_>) -> Result<(), SocketError> {
         sys::attach_filter(socket, self.drop_all.as_fd()).doing("attach the filter")
     }
@@ -74,10 +75,10 @@ impl SocketSwitch {
         }
     }
 
-    /// Turns repair mode on. Pending work of the socket has completed.
+    /// Turns repair mode on. The socket's pending work is done when this returns.
     ///
     /// # Errors
-    /// [`SocketError::NotEstablished`] if the peer has closed meanwhile: repair mode is off again.
+    /// [`SocketError::NotEstablished`] if the peer has closed meanwhile: repair mode is then off again.
     pub fn repair(&self, socket: BorrowedFd<'_>) -> Result<(), SocketError> {
         sys::set_repair(socket, REPAIR_ON).doing("turn repair mode on")?;
         let checked = check_established(socket);
@@ -87,29 +88,30 @@ impl SocketSwitch {
         checked
     }
 
-    /// Turns repair mode off, silently.
+    /// Turns repair mode off without sending anything.
     pub fn leave_repair(&self, socket: BorrowedFd<'_>) -> Result<(), SocketError> {
         Self::leave(socket, REPAIR_OFF_NO_PROBE)
     }
 
-    /// Turns repair mode off, with a window probe: the peer acknowledges, and tells its window.
+    /// Turns repair mode off and sends a window probe: the peer acknowledges, and so reports its window.
     pub fn start(&self, socket: BorrowedFd<'_>) -> Result<(), SocketError> {
         Self::leave(socket, REPAIR_OFF)
     }
 
     fn leave(socket: BorrowedFd<'_>, how: i32) -> Result<(), SocketError> {
         sys::set_repair(socket, how).doing("turn repair mode off")?;
-        // Repair mode took it, and no listener could be bound to the address as long as the socket is open.
+        // Repair mode cleared the option, without which no listener could be bound to the address while the
+        // socket is open.
         sockopt::set_socket_reuseaddr(socket, true).doing("let the address be used again")
     }
 
-    /// Ends the connection with RST, even if other processes have the socket.
+    /// Ends the connection with RST, even if other processes have the socket open.
     pub fn reset(&self, socket: BorrowedFd<'_>) -> Result<(), SocketError> {
         if is_in_repair(socket)? {
             self.leave_repair(socket)?;
         }
         match rustix::net::connect_unspec(socket) {
-            // It has ended already.
+            // The connection has already ended.
             Err(Errno::NOTCONN) => Ok(()),
             outcome => outcome.doing("reset the connection"),
         }
@@ -120,7 +122,7 @@ impl SocketSwitch {
         self.diag.has(id).doing("ask for the connection")
     }
 
-    /// A socket in repair mode that is bound to the server's address, beside any listener.
+    /// Creates a socket in repair mode that is bound to the server's address, beside any listener.
     pub fn create(&self, id: SocketId) -> Result<OwnedFd, SocketError> {
         let family = family_of(id.server.ip());
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -129,7 +131,7 @@ impl SocketSwitch {
                 .doing("make a socket")?;
         let fd = socket.as_fd();
         self.deafen(fd)?;
-        // First: it is what lets the address be used by others.
+        // Before `bind`: repair mode is what allows sharing the address.
         sys::set_repair(fd, REPAIR_ON).doing("turn repair mode on")?;
         if id.server.is_ipv6() {
             sockopt::set_ipv6_v6only(fd, true).doing("bind to IPv6 only")?;
@@ -140,13 +142,13 @@ impl SocketSwitch {
     }
 }
 
-/// Whether a descriptor is the socket of that connection, which is established.
+/// Checks that a descriptor is the socket of the connection `id`, and that this is established.
 pub fn check_socket(socket: BorrowedFd<'_>, id: SocketId) -> Result<(), SocketError> {
     check_ends(socket, id)?;
     check_established(socket)
 }
 
-/// The same of one that may have ended meanwhile, and then has no ends any more.
+/// Checks the same of a connection that may have ended meanwhile, whose socket then has no addresses.
 pub fn check_any_state(socket: BorrowedFd<'_>, id: SocketId) -> Result<(), SocketError> {
     match check_ends(socket, id) {
         Err(SocketError::Io { error, .. }) if error.kind() == io::ErrorKind::NotConnected => Ok(()),
@@ -154,13 +156,13 @@ pub fn check_any_state(socket: BorrowedFd<'_>, id: SocketId) -> Result<(), Socke
     }
 }
 
-/// Whether a TCP socket is in repair mode.
+/// Returns whether a TCP socket is in repair mode.
 pub fn is_in_repair(socket: BorrowedFd<'_>) -> Result<bool, SocketError> {
     Ok(sys::repair(socket).doing("ask for repair mode")? == REPAIR_ON)
 }
 
-/// A raw socket for the control messages of handoffs, bound to one address of this machine: what comes in
-/// is of that protocol and to that address.
+/// Opens a raw socket for the control messages of handoffs, bound to one address of this machine: it receives
+/// only packets of that protocol to that address.
 pub fn control_socket(own: IpAddr) -> Result<OwnedFd, SocketError> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let protocol = NonZeroU32::new(CONTROL_PROTOCOL.into()).map(rustix::net::Protocol::from_raw);
@@ -174,7 +176,7 @@ pub fn control_socket(own: IpAddr) -> Result<OwnedFd, SocketError> {
 }
 
 fn check_ends(socket: BorrowedFd<'_>, id: SocketId) -> Result<(), SocketError> {
-    // Of what other families call by this number no address is one of TCP's.
+    // Other families use the same protocol number, but their addresses are not those of TCP.
     if !matches!(sockopt::socket_protocol(socket), Ok(Some(ipproto::TCP))) {
         return Err(SocketError::NotTcp);
     }
@@ -199,7 +201,7 @@ fn check_established(socket: BorrowedFd<'_>) -> Result<(), SocketError> {
     }
 }
 
-/// As in an order: without what a socket of IPv6 adds.
+/// The address in the form that orders have: without scope, flow information or mapping of IPv6.
 fn plain(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }

@@ -1,5 +1,5 @@
-//! The few calls of `bpf(2)` that the library does not provide: links by device index, and maps in
-//! batches; the memory of maps; and options of sockets.
+//! The few calls of `bpf(2)` that the library does not provide (links by device index, maps in batches), the
+//! memory of maps, and options of sockets.
 //!
 //! **Invariant:** all unsafe code of these calls is here. Every attribute outlives its call, and so
 //! does all memory that it points to.
@@ -29,7 +29,7 @@ pub(crate) enum Hook {
     TcLast,
 }
 
-/// Creates the smallest map and closes it: whether BPF is available at all.
+/// Creates the smallest map and closes it, to check whether BPF is available at all.
 pub(crate) fn try_map() -> io::Result<()> {
     #[repr(C)]
     struct Attr {
@@ -150,7 +150,7 @@ pub(crate) fn update_batch<K: Pod, V: Pod>(
     Ok(())
 }
 
-/// Reads the elements of an array from `first` on.
+/// Reads the elements of an array, beginning at `first`.
 pub(crate) fn read_range<V: Pod>(
     map: BorrowedFd<'_>,
     first: u32,
@@ -159,7 +159,7 @@ pub(crate) fn read_range<V: Pod>(
     let mut keys = vec![0_u32; BATCH_ELEMENTS.min(values.len())];
     let mut place = first;
     for values in values.chunks_mut(BATCH_ELEMENTS) {
-        // The kernel begins behind the place that it is given.
+        // The kernel continues after the index that it is given.
         let before = place.wrapping_sub(1);
         let mut next = 0_u32;
         let mut attr = BatchAttr {
@@ -178,7 +178,7 @@ pub(crate) fn read_range<V: Pod>(
     Ok(())
 }
 
-/// The element of a key, if there is one.
+/// Returns the element of a key, if there is one.
 pub(crate) fn lookup<K: Pod, V: Pod + Default>(
     map: BorrowedFd<'_>,
     key: &K,
@@ -201,7 +201,7 @@ pub(crate) fn lookup<K: Pod, V: Pod + Default>(
     }
 }
 
-/// Deletes an element; a missing one is no error.
+/// Deletes an element; succeeds if there is none.
 pub(crate) fn delete<K: Pod>(map: BorrowedFd<'_>, key: &K) -> io::Result<()> {
     #[repr(C)]
     struct Attr {
@@ -217,15 +217,15 @@ pub(crate) fn delete<K: Pod>(map: BorrowedFd<'_>, key: &K) -> io::Result<()> {
     }
 }
 
-/// Where a batch begins and the next one does, as the kernel writes it.
+/// The position at which a batch begins, in the form in which the kernel writes that of the next.
 type BatchPlace = [u64; 8];
 
-/// Between two elements of a map; `None`: before the first.
+/// A position between two elements of a map; `None`: before the first.
 #[derive(Debug, Default)]
 pub(crate) struct MapPlace(Option<BatchPlace>);
 
-/// Calls `show` for every element of any map. Elements that are added or removed meanwhile may
-/// or may not be included.
+/// Calls `show` for every element of any map. Elements that are added or removed meanwhile may or may not be
+/// included.
 pub(crate) fn each<K: Pod + Default, V: Pod + Default>(
     map: BorrowedFd<'_>,
     mut show: impl FnMut(K, V),
@@ -239,8 +239,8 @@ pub(crate) fn each<K: Pod + Default, V: Pod + Default>(
     }
 }
 
-/// Calls `show` for some `count` elements behind a place, which is then behind them; behind the last one it is before
-/// the first again.
+/// Calls `show` for about `count` elements after `place`, and advances `place` past them; after the last
+/// element it is before the first again.
 pub(crate) fn each_behind<K: Pod + Default, V: Pod + Default>(
     map: BorrowedFd<'_>,
     place: &mut MapPlace,
@@ -248,7 +248,7 @@ pub(crate) fn each_behind<K: Pod + Default, V: Pod + Default>(
     mut show: impl FnMut(K, V),
 ) -> io::Result<()> {
     let (mut keys, mut values) = (vec![K::default(); count], vec![V::default(); count]);
-    // A hash table's place is a number of four bytes; that of all other maps is a whole key
+    // The position in a hash table is a number of four bytes; in all other maps it is a whole key
     // (`generic_map_lookup_batch`, `__htab_map_lookup_and_delete_batch` in kernel/bpf).
     const { assert!(size_of::<K>() <= size_of::<BatchPlace>()) }
     let (mut next, mut growths) = (BatchPlace::default(), 0);
@@ -281,7 +281,7 @@ pub(crate) fn each_behind<K: Pod + Default, V: Pod + Default>(
     }
 }
 
-/// Loads a socket filter that takes no byte of any packet.
+/// Loads a socket filter that accepts no byte of any packet.
 pub(crate) fn load_drop_all() -> io::Result<OwnedFd> {
     #[repr(C)]
     struct Attr {
@@ -331,7 +331,7 @@ pub(crate) fn set_repair(socket: BorrowedFd<'_>, mode: i32) -> io::Result<()> {
     set_option(socket, libc::IPPROTO_TCP, libc::TCP_REPAIR, mode)
 }
 
-/// The state of a TCP socket, as the kernel numbers them.
+/// Returns the state of a TCP socket, by the kernel's numbers.
 pub(crate) fn tcp_state(socket: BorrowedFd<'_>) -> io::Result<u8> {
     // The first byte of `struct tcp_info`.
     let mut state = [0];
@@ -339,15 +339,15 @@ pub(crate) fn tcp_state(socket: BorrowedFd<'_>) -> io::Result<u8> {
     Ok(state[0])
 }
 
-/// Sets the receive buffer, beyond the bounds for users too; the kernel goes on adapting it.
+/// Sets the receive buffer, even beyond the limit for unprivileged users; the kernel continues to adapt it.
 pub(crate) fn set_receive_buffer(socket: BorrowedFd<'_>, bytes: i32) -> io::Result<()> {
-    /// Which buffers are not adapted (Linux 5.14).
+    /// Locks buffers against adaptation (Linux 5.14).
     const SO_BUF_LOCK: i32 = 72;
     set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, bytes)?;
     set_option(socket, libc::SOL_SOCKET, SO_BUF_LOCK, 0)
 }
 
-/// Reads as much of an option as there is room for.
+/// Reads an option into `value`, truncated to its length.
 #[expect(unsafe_code, reason = "rustix does not know these options")]
 fn option(socket: BorrowedFd<'_>, level: i32, name: i32, value: &mut [u8]) -> io::Result<()> {
     let (fd, mut bytes) = (socket.as_raw_fd(), value.len() as libc::socklen_t);
@@ -369,18 +369,18 @@ fn set_option(socket: BorrowedFd<'_>, level: i32, name: i32, value: i32) -> io::
     }
 }
 
-/// The elements of an array that was made with `BPF_F_MMAPABLE`, to read.
+/// A readable mapping of the elements of an array that was created with `BPF_F_MMAPABLE`.
 pub(crate) struct View {
     first: NonNull<AtomicU64>,
     words: usize,
 }
 
 #[expect(unsafe_code, reason = "memory that is shared with the kernel")]
-// SAFETY: it owns its mapping, and only atomic words of it are reached.
+// SAFETY: it owns its mapping, which is accessed only as atomic words.
 unsafe impl Send for View {}
 
 impl View {
-    /// Of a map with elements of whole words, so many words in all.
+    /// Maps an array whose elements are whole words, `words` in total.
     #[expect(unsafe_code, reason = "rustix's mmap is as unsafe")]
     pub(crate) fn new(map: BorrowedFd<'_>, words: usize) -> io::Result<Self> {
         let (bytes, from) = (words * size_of::<AtomicU64>(), std::ptr::null_mut());
@@ -398,8 +398,8 @@ impl View {
 
     #[expect(unsafe_code, reason = "memory that is shared with the kernel")]
     pub(crate) fn words(&self) -> &[AtomicU64] {
-        // SAFETY: mapped and readable as long as `self`, and aligned to a page. Others write to it,
-        // as to atomic words; here they are only read.
+        // SAFETY: mapped and readable as long as `self`, and aligned to a page. Others write to it, also as
+        // atomic words; here it is only read.
         unsafe { std::slice::from_raw_parts(self.first.as_ptr(), self.words) }
     }
 }
@@ -407,7 +407,7 @@ impl View {
 impl Drop for View {
     #[expect(unsafe_code, reason = "rustix's munmap is as unsafe")]
     fn drop(&mut self) {
-        // SAFETY: the mapping of `new`; nobody borrows it any more.
+        // SAFETY: the mapping was made by `new`, and nobody borrows it any more.
         unsafe { libc::munmap(self.first.as_ptr().cast(), self.words * size_of::<AtomicU64>()) };
     }
 }
@@ -432,8 +432,7 @@ fn done<A>(command: bpf_cmd, attr: &mut A) -> io::Result<()> {
 #[expect(unsafe_code, reason = "the kernel gives descriptors as numbers")]
 fn descriptor<A>(command: bpf_cmd, attr: &mut A) -> io::Result<OwnedFd> {
     let number = bpf(command, attr)?;
-    // SAFETY: the commands that come here answer with a new descriptor, which
-    // nobody else knows.
+    // SAFETY: these commands return a new descriptor, which nothing else owns.
     Ok(unsafe { OwnedFd::from_raw_fd(number as i32) })
 }
 
@@ -441,8 +440,8 @@ fn descriptor<A>(command: bpf_cmd, attr: &mut A) -> io::Result<OwnedFd> {
 /// `command`, and that its pointers are valid during the call.
 #[expect(unsafe_code, reason = "rustix has no bpf(2)")]
 fn bpf<A>(command: bpf_cmd, attr: &mut A) -> io::Result<c_long> {
-    // SAFETY: the kernel stays within the bytes of `attr` and, as all callers
-    // in this file make them, within the arrays that it points to.
+    // SAFETY: the kernel stays within the bytes of `attr` and within the arrays that it points to, as all
+    // callers in this file set them up.
     let result = unsafe {
         libc::syscall(libc::SYS_bpf, command as u32, std::ptr::from_mut(attr), size_of::<A>())
     };

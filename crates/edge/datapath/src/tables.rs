@@ -1,11 +1,11 @@
 //! The maps that the dispatcher's and the node's program share.
 //!
-//! **Invariants:** the half of a table that packets are steered by is never written: rows that are
-//! replaced by a map of another size are copied before a program meets the new one. A service keeps
-//! the place of its rows whatever its id, and a new one begins with empty rows, even if its place was
-//! used before. Removals precede insertions, so a full map accepts any change. `generation` changes
-//! after the data that it describes. A change starts from what this process wrote last, whatever other
-//! programs have made of the maps since.
+//! **Invariants:** the half of a table by which packets are steered is never written; when a map of another
+//! size replaces one, its rows are copied before a program uses the new map. A service keeps the place of its
+//! rows even if its id changes, and a new service begins with empty rows, even if its place was used before.
+//! Removals precede insertions, so a full map accepts any change. `generation` changes after the data that it
+//! describes. A change is based on what this process wrote last, even if other programs have modified the
+//! maps since.
 
 mod compare;
 
@@ -45,7 +45,7 @@ pub(crate) struct Tables {
     verdicts: PerCpuArray<MapData, abi::Count>,
     service_counts: PerCpuArray<MapData, abi::Count>,
     node_counts: PerCpuArray<MapData, abi::Count>,
-    /// The places in `rows`, each for two tables.
+    /// The places in `rows`, each with room for two tables.
     places: Vec<Place>,
     written: Written,
     comparison: Comparison,
@@ -54,18 +54,18 @@ pub(crate) struct Tables {
 /// A place in `rows`.
 #[derive(Clone, Default)]
 struct Place {
-    /// The service whose tables are there.
+    /// The service whose tables are at this place.
     service: Option<abi::ServiceKey>,
-    /// Which half of them is in use.
+    /// Which of its halves is in use.
     half: u8,
-    /// Of the rows that were written to each half.
+    /// Checksums of the rows that were written to each half.
     sums: [Option<RowSums>; 2],
 }
 
-/// What was written to the other maps; `None`: nothing by this process.
+/// What was written to the other maps; `None` if this process has written nothing.
 #[derive(Default)]
 struct Written {
-    /// At first those that an earlier process left.
+    /// Initially the settings of an earlier process.
     settings: abi::Settings,
     nodes: Option<Vec<abi::Node>>,
     steerers: Option<HashMap<[u8; 6], u32>>,
@@ -118,7 +118,7 @@ impl Tables {
         Ok(tables)
     }
 
-    /// Finds the places of the services that there are. Returns those whose place is behind the end.
+    /// Finds the places of the existing services. Returns the services whose place is beyond the end.
     fn find_places(&mut self) -> Result<Vec<(abi::ServiceKey, abi::Service)>, DatapathError> {
         let mut behind = Vec::new();
         for (key, value) in self.all_services()? {
@@ -130,8 +130,8 @@ impl Tables {
         Ok(behind)
     }
 
-    /// Moves services to places that are free, within the `old` map: a program may still use that.
-    /// Where none is free, the config has fewer addresses than there were: these services go soon.
+    /// Moves services to free places within the `old` map, which a program may still use. If no place is
+    /// free, the new config has fewer addresses than before, and these services are removed soon.
     fn move_in(
         &mut self,
         services: Vec<(abi::ServiceKey, abi::Service)>,
@@ -150,8 +150,8 @@ impl Tables {
         Ok(())
     }
 
-    /// Fills rows that are all new: the services that there are have theirs from the old map. A new
-    /// map is full of zeros, and 0 is a node.
+    /// Fills a new map of rows: existing services get theirs from the old map. A new map is full of zeros,
+    /// and 0 is a valid node.
     fn move_rows(&self, old: &MapData) -> Result<(), DatapathError> {
         let failed = DatapathError::map_io("rows");
         let filled = |(at, place): (usize, &Place)| {
@@ -193,12 +193,12 @@ impl Tables {
         })
     }
 
-    /// Number and hardware address of the device that the program is on.
+    /// Returns the index and the hardware address of the program's device.
     pub(crate) fn own(&self) -> (u32, [u8; 6]) {
         (self.written.settings.own_device_index, self.written.settings.own_mac)
     }
 
-    /// Sets the device that the program is on.
+    /// Sets the program's device.
     pub(crate) fn set_own(&mut self, device: u32, mac: [u8; 6]) -> Result<(), DatapathError> {
         let failed = DatapathError::map("steerers");
         let mut steerers = match &self.written.steerers {
@@ -257,7 +257,7 @@ impl Tables {
         wanted: &HashMap<abi::ServiceKey, abi::Service>,
     ) -> Result<(), DatapathError> {
         let vips = vips(wanted);
-        // A packet to a service never misses it: its address comes and goes last.
+        // An address is removed after its services and added after them, so no packet to a service misses it.
         replace(&mut self.services, wanted).map_err(DatapathError::map("services"))?;
         replace(&mut self.vips, &vips).map_err(DatapathError::map("vips"))?;
         Ok(())
@@ -269,7 +269,7 @@ impl Tables {
         Ok(self.present_services()?.into_iter().map(present).collect())
     }
 
-    /// As they were written, or as an earlier process left them.
+    /// The services as this process wrote them, or as an earlier process left them.
     fn present_services(&self) -> Result<HashMap<abi::ServiceKey, abi::Service>, DatapathError> {
         self.written.services.clone().map_or_else(|| self.all_services(), Ok)
     }
@@ -333,7 +333,7 @@ impl Tables {
         self.written.nodes = Some(wanted.to_vec());
         let failed = DatapathError::map("nodes");
         for (index, node) in (0..).zip(&wanted) {
-            // What stays is not written: a packet could read it half.
+            // Unchanged entries are not written: a packet could read a half-written one.
             if self.nodes.get(&index, 0).map_err(&failed)? != *node {
                 self.nodes.set(index, node, 0).map_err(&failed)?;
             }
@@ -355,7 +355,7 @@ impl Tables {
         if is_other { self.change_settings(true, |_| ()) } else { Ok(()) }
     }
 
-    /// Writes settings at once; with a new generation if packets of known flows must be checked
+    /// Writes the settings in one update; with a new generation if packets of known flows must be checked
     /// again, as they must be if others have changed the settings.
     pub(crate) fn change_settings(
         &mut self,
@@ -368,7 +368,7 @@ impl Tables {
         let is_foreign = there != settings;
         change(&mut settings);
         if is_new_generation || is_foreign || settings.generation == 0 {
-            // 0 is that of flows which nobody checked.
+            // Generation 0 marks flows that were not checked.
             let last = settings.generation.max(there.generation);
             settings.generation = last.wrapping_add(1).max(1);
         }
@@ -399,13 +399,13 @@ fn vips(services: &HashMap<abi::ServiceKey, abi::Service>) -> HashMap<abi::Addre
     services.keys().map(|key| (key.vip, 0)).collect()
 }
 
-/// Whether a map has rows as this version knows them.
+/// Whether a map has rows in the format of this version.
 fn has_rows(map: &MapData) -> Result<bool, DatapathError> {
     let info = map.info().map_err(DatapathError::map("rows"))?;
     Ok(info.value_size() as usize == size_of::<abi::Row>())
 }
 
-/// The table that begins at the row `first`.
+/// Reads the table that begins at row `first`.
 fn table_at(map: &MapData, first: u32) -> io::Result<Vec<abi::Row>> {
     let mut rows = vec![abi::Row(NO_ROW.0); ROWS];
     sys::each(map.fd().as_fd(), |at: u32, row: abi::Row| {
@@ -425,8 +425,8 @@ pub(crate) fn check_id(service: u16) -> Result<(), DatapathError> {
     check("id of a service", service, 0, SERVICES_MAX as u64 - 1)
 }
 
-/// Frames sent by this machine must not return to it; a device without hardware address cannot
-/// distinguish senders.
+/// The entry of this machine among the steerers, so that frames that it sent do not return to it; a device
+/// without a hardware address cannot distinguish senders.
 fn own(mac: [u8; 6]) -> Option<([u8; 6], u32)> {
     (mac != [0; 6]).then_some((mac, abi::STEERER_SELF))
 }

@@ -47,7 +47,7 @@ pub struct Closed {
 /// missing file or a wrong file type is not reported here.
 pub fn check(what: &str, path: &Path, need: Need) -> Result<(), Box<Closed>> {
     let (target, access) = match need {
-        // Anything else that stands there is no folder, whatever its mode.
+        // Something other than a folder is a fault of another kind, whatever its mode.
         Need::Enter if path.metadata().is_ok_and(|it| !it.is_dir()) => return Ok(()),
         Need::Enter => (path, Access::EXEC_OK),
         Need::Read => (path, Access::READ_OK),
@@ -58,7 +58,7 @@ pub fn check(what: &str, path: &Path, need: Need) -> Result<(), Box<Closed>> {
     if may(target, access) {
         return Ok(());
     }
-    // The first folder on the way that cannot be entered, else the target itself.
+    // The first folder on the path that cannot be entered, else the target itself.
     let on_the_way = target.ancestors().skip(1).filter(|it| !it.as_os_str().is_empty());
     let shut = on_the_way.filter(|it| !may(it, Access::EXEC_OK)).last();
     let closed = shut.unwrap_or(target);

@@ -13,7 +13,7 @@ use skep_wire::table::{Table, TableService, TableVersion};
 use crate::client::Guard;
 use crate::error::GuardError;
 
-/// Keeps one role's program at the latest table.
+/// Keeps the program of one role at the latest table.
 ///
 /// A failed change is repeated with the next table, since a change counts as applied only after
 /// netguard has confirmed it.
@@ -22,21 +22,21 @@ pub struct Applier {
     guard: Arc<Guard>,
     side: Side,
     own_mac: [u8; 6],
-    /// Whether the policy of this name uses weights.
+    /// Whether the policy with this name uses weights.
     is_weighted: fn(&str) -> bool,
     version: TableVersion,
-    /// The nodes that were applied.
+    /// The nodes that were applied last.
     nodes: Vec<DatapathNode>,
-    /// Others may be there.
+    /// The map may contain other nodes.
     nodes_changed: bool,
-    /// What was applied; `None`: something else may be there.
+    /// What was applied; `None` if the map may contain something else.
     steerers: Option<Vec<([u8; 6], Steerer)>>,
     services: Option<Vec<DatapathService>>,
     /// The inputs of each service's rows.
     rows: HashMap<ServiceKey, RowInputs>,
 }
 
-/// What makes services of two tables the same.
+/// What identifies a service across tables.
 type ServiceKey = (SocketAddr, Protocol);
 
 #[derive(Debug, PartialEq, Eq)]
@@ -47,7 +47,7 @@ struct RowInputs {
 }
 
 impl Applier {
-    /// Nothing is applied yet.
+    /// Creates an applier that assumes that nothing is applied yet.
     pub fn new(
         guard: Arc<Guard>,
         side: Side,
@@ -68,20 +68,21 @@ impl Applier {
         }
     }
 
-    /// The table that is applied.
+    /// The version of the applied table.
     pub fn version(&self) -> TableVersion {
         self.version
     }
 
-    /// Others have changed this map: it is written with the next table, or with the same once more.
+    /// Forgets what was written to this map, which others have changed: it is written with the next table, or
+    /// when the same is applied again.
     pub fn forget(&mut self, map: ProgramMap) {
         match map {
-            // Not what they were: rows still name them.
+            // The list of nodes is kept, since rows still refer to them.
             ProgramMap::Nodes => self.nodes_changed = true,
             ProgramMap::Steerers => self.steerers = None,
             ProgramMap::Services | ProgramMap::Vips => self.services = None,
             ProgramMap::Rows(address, protocol) => drop(self.rows.remove(&(address, protocol))),
-            // Not of a table, or written again already.
+            // These maps are not part of a table, or were written again already.
             ProgramMap::Settings | ProgramMap::Networks | ProgramMap::Loads => {}
         }
     }
@@ -103,7 +104,7 @@ impl Applier {
         self.apply_nodes(nodes)?;
         let services: Vec<_> = table.services.iter().map(|it| self.service(it.service)).collect();
         if self.services.as_ref() != Some(&services) {
-            // Rows of a service that is gone are, too, whether this order is confirmed or not.
+            // The rows of removed services are forgotten, whether this order is confirmed or not.
             self.rows.retain(|known, _| services.iter().any(|service| key(service) == *known));
             self.guard.ask(&Order::Services(self.side, services.clone()))?;
             self.services = Some(services);
@@ -146,9 +147,8 @@ impl Applier {
         Ok(())
     }
 
-    /// A service whose rows were told. Where it has fewer members than its policy has choices, the
-    /// places of a row behind the members are those of earlier owners, which may be up for other
-    /// services: they are no candidates.
+    /// A service whose rows were written. If it has fewer members than its policy has choices, the remaining
+    /// places of a row belong to earlier owners, which may be up for other services: they are not candidates.
     fn service(&self, service: DatapathService) -> DatapathService {
         let rows = self.rows.get(&key(&service));
         let present = rows.and_then(|inputs| inputs.memberships.first());
@@ -160,7 +160,7 @@ impl Applier {
         DatapathNode {
             index: node.index,
             mac: node.mac,
-            // The guard's own device.
+            // Netguard fills in its own device.
             device_index: 0,
             mtu: node.mtu,
             state: node.state,
@@ -168,8 +168,7 @@ impl Applier {
         }
     }
 
-    /// All machines whose frames are already steered, without this machine: a frame from itself is
-    /// a loop.
+    /// All machines whose frames are already steered, except this machine: a frame from itself is a loop.
     fn steerers_of(&self, table: &Table) -> Vec<([u8; 6], Steerer)> {
         let dispatchers = table.dispatchers.iter().map(|&mac| (mac, Steerer::Dispatcher));
         let nodes = table.nodes.iter().map(|node| (node.mac, Steerer::Node));
@@ -177,7 +176,7 @@ impl Applier {
             .chain(nodes)
             .filter(|(mac, _)| *mac != self.own_mac && *mac != [0; 6])
             .collect();
-        // A machine that is both is a node: what it hands on was handed on.
+        // A machine with both roles counts as a node: frames from it were handed on.
         steerers.sort_by_key(|(mac, steerer)| (*mac, *steerer == Steerer::Dispatcher));
         steerers.dedup_by_key(|(mac, _)| *mac);
         steerers
@@ -188,7 +187,8 @@ fn key(service: &DatapathService) -> ServiceKey {
     (service.address, service.protocol)
 }
 
-/// All nodes of both lists; those in both as in the later list, but with the more permissive state.
+/// All nodes of both lists; a node in both has the properties of the later list, but the more permissive
+/// state.
 fn openest(before: &[DatapathNode], after: &[DatapathNode]) -> Vec<DatapathNode> {
     let takes = |state: ForwardingState| match state {
         ForwardingState::Up => 2,

@@ -14,11 +14,11 @@ use crate::error::GuardError;
 use crate::limits::{ANSWER_MS, LOADED_MS};
 use crate::message::{decoded, put, take};
 
-/// A connection to netguard, for any thread; orders are executed one by one.
+/// A connection to netguard, usable from any thread; orders are executed one by one.
 #[derive(Debug)]
 pub struct Guard {
     line: Mutex<Line>,
-    /// As of its last look at the machine.
+    /// As reported with netguard's last inspection of the machine.
     messages_dropped: AtomicU64,
 }
 
@@ -34,12 +34,12 @@ enum LineState {
     Open,
     /// The last order was to abort.
     Aborted,
-    /// An order has had no answer: one that comes late would pass for that of the next order.
+    /// An order was not answered: a late answer would be taken for that of the next order.
     Lost,
 }
 
 impl Guard {
-    /// Connects to netguard, which listens at `path`. Waits until it has served the clients before this one.
+    /// Connects to netguard, which listens at `path`. Waits until it has served earlier clients.
     pub fn connect(path: &Path) -> Result<Self, GuardError> {
         let socket =
             dial(path).map_err(|error| GuardError::Unreachable { path: path.to_owned(), error })?;
@@ -58,14 +58,14 @@ impl Guard {
         Self { line: Mutex::new(line), messages_dropped: AtomicU64::new(0) }
     }
 
-    /// Messages that netguard has not logged, as nobody took earlier ones: as of its last look at the
-    /// machine.
+    /// The number of log messages that netguard has dropped because earlier ones were not read, as of its
+    /// last inspection of the machine.
     pub fn messages_dropped(&self) -> u64 {
         self.messages_dropped.load(Ordering::Relaxed)
     }
 
-    /// Sends `order` and returns its answer. Blocks until then, at most ten seconds. After an order
-    /// without an answer all others are [`GuardError::Gone`] at once.
+    /// Sends `order` and returns its answer. Blocks for at most ten seconds. After an order without an
+    /// answer, all others fail at once with [`GuardError::Gone`].
     pub fn ask(&self, order: &Order) -> Result<OrderReply, GuardError> {
         let message = postcard::to_allocvec(order).map_err(|_| GuardError::Foreign)?;
         if message.len() > MESSAGE_BYTES_MAX {
@@ -111,9 +111,9 @@ pub fn is_listening(path: &Path) -> bool {
     dial(path).is_ok()
 }
 
-/// Has netguard attach the packet program of a side once more. A device with another MAC address
-/// than `own_mac` is another device, for which this process must start anew: other machines go by
-/// the address that it has told them.
+/// Orders netguard to attach the packet program of `side` again. A device with a MAC address other than
+/// `own_mac` is a different device, for which this process must be restarted: other machines use the address
+/// that it has reported to them.
 pub fn open_again(guard: &Guard, side: Side, own_mac: [u8; 6]) -> Result<(), GuardError> {
     match guard.ask(&Order::Open(side))? {
         OrderReply::Opened(opened) if opened.mac == own_mac => Ok(()),
@@ -139,7 +139,7 @@ fn set_patience(socket: &OwnedFd, answer_ms: u64) -> io::Result<()> {
     Ok(sockopt::set_socket_timeout(socket, sockopt::Timeout::Send, patience)?)
 }
 
-/// Replaces "try again", the kernel's error for a timeout.
+/// Replaces `WouldBlock`, the kernel's error for a timeout.
 pub(crate) fn told_of_silence(error: io::Error, answer_ms: u64) -> io::Error {
     if error.kind() != io::ErrorKind::WouldBlock {
         return error;
@@ -186,7 +186,7 @@ mod tests {
         let thread = thread::spawn(move || Guard::greet(own));
         let mut buffer = Vec::new();
         let greeting = take(netguard.as_fd(), &mut buffer).unwrap();
-        // As builds without a greeting did.
+        // Builds without a greeting sent such a message.
         assert!(postcard::from_bytes::<Order>(greeting).is_err());
         answer(&netguard, &OrderReply::Refused("restart both".to_owned()));
         let refused = thread.join().unwrap().unwrap_err();

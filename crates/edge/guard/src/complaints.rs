@@ -1,5 +1,5 @@
-//! What is wrong with orders that are repeated, and with this machine, for people: logged once, and
-//! shown as long as it lasts.
+//! Failures of repeated orders, and faults of this machine, for people: each is logged once, and shown as
+//! long as it lasts.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::error::GuardError;
 use crate::limits::{REPAIRED_MAX, REPAIRED_MS};
 
-/// The errors of a serving process's orders, by their kind.
+/// The errors of a serving process's orders, by kind of order.
 #[derive(Debug, Default)]
 pub struct Complaints {
     by_kind: BTreeMap<&'static str, Vec<String>>,
@@ -16,14 +16,14 @@ pub struct Complaints {
 }
 
 impl Complaints {
-    /// What became of the last order of this kind.
+    /// Records the result of the last order of this kind.
     pub fn note(&mut self, kind: &'static str, done: &Result<(), GuardError>) {
-        // Of an aborted start this process itself says why it ends.
+        // After an aborted start the process itself reports why it ends.
         let error = done.as_ref().err().filter(|error| !matches!(error, GuardError::Aborted));
         self.set(kind, error.into_iter().map(ToString::to_string).collect());
     }
 
-    /// All that is wrong with orders of this kind, in sentences; what was not before is logged.
+    /// Replaces all errors of orders of this kind, as sentences; new ones are logged.
     pub fn set(&mut self, kind: &'static str, sentences: Vec<String>) {
         let before = self.by_kind.get(kind);
         let is_known = |sentence| before.is_some_and(|before| before.contains(sentence));
@@ -33,8 +33,8 @@ impl Complaints {
         self.by_kind.insert(kind, sentences);
     }
 
-    /// Something that was found wrong is being repaired: shown for [`REPAIRED_MS`], and not logged
-    /// again meanwhile.
+    /// Records that a fault is being repaired: it is shown for [`REPAIRED_MS`], and not logged again
+    /// meanwhile.
     pub fn repaired(&mut self, now: Instant, sentence: String) {
         self.repaired.retain(|(_, until)| now < *until);
         let until = now + Duration::from_millis(REPAIRED_MS);
@@ -50,7 +50,7 @@ impl Complaints {
         }
     }
 
-    /// What is wrong now, or was and is repaired, each once.
+    /// Current faults and recent repairs, without duplicates.
     pub fn sentences(&self, now: Instant) -> Vec<String> {
         let repaired = self.repaired.iter().filter(|(_, until)| now < *until);
         let repaired = repaired.map(|(sentence, _)| sentence);
@@ -62,7 +62,7 @@ impl Complaints {
     }
 }
 
-/// What the last self-check of this machine has found.
+/// The findings of the last self-check of this machine.
 #[derive(Debug, Default)]
 pub struct CheckFindings {
     wrong: Vec<String>,
@@ -70,7 +70,8 @@ pub struct CheckFindings {
 }
 
 impl CheckFindings {
-    /// The faults of another check, and what it could not tell; what is new is logged.
+    /// Replaces the findings by those of another check: faults, and what it could not determine. New ones are
+    /// logged.
     pub fn replace(&mut self, wrong: Vec<String>, doubtful: Vec<String>) {
         for finding in wrong.iter().filter(|it| !self.wrong.contains(it)) {
             tracing::warn!("{finding}");

@@ -1,11 +1,11 @@
 //! Denies system calls and files that a process never needs, even if an attacker's code runs in it.
 //!
-//! The filter is a denylist, so calls that the kernel, the C library or a runtime begin to use
-//! still work; and for calls that are allowed with any arguments the kernel decides by a bitmap,
-//! without running the filter (Linux 5.11). Landlock's rules cover writing files and executing
-//! programs: reading a file costs nothing more.
+//! The filter is a denylist, so calls that the kernel, the C library or a runtime begin to use still work;
+//! for calls that are allowed with any arguments the kernel decides by a bitmap, without running the filter
+//! (Linux 5.11). Landlock's rules cover writing files and executing programs: reading a file has no
+//! additional cost.
 //!
-//! Both are inherited by threads, and must be set up before the first thread starts.
+//! Both are inherited by threads, and must be set up before other threads start.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -31,7 +31,7 @@ pub enum ConfineError {
     /// The rules for files failed.
     #[error("no rules for files: {0}")]
     Landlock(#[from] landlock::RulesetError),
-    /// This kernel does not support them.
+    /// This kernel does not support Landlock.
     #[error("no rules for files: this kernel has no Landlock")]
     NoLandlock,
 }
@@ -45,8 +45,8 @@ pub enum Bpf {
     Denied,
 }
 
-/// Denies the system calls that neither a server nor netguard needs: looking
-/// into other processes, mounting, namespaces, other programs, kernel modules.
+/// Denies system calls that neither a server nor netguard needs: access to other processes, mounts,
+/// namespaces, executing programs, kernel modules.
 pub fn deny_calls(bpf: Bpf) -> Result<(), ConfineError> {
     let mut denied: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
     denied.extend(always_denied(bpf).map(|call| (call, Vec::new())));
@@ -55,16 +55,15 @@ pub fn deny_calls(bpf: Bpf) -> Result<(), ConfineError> {
     #[cfg(target_arch = "x86_64")]
     deny_x32(&mut denied, bpf);
     install(denied, libc::EPERM)?;
-    // Its flags are in memory, where no filter looks; without it the C library
-    // takes `clone`.
+    // Its flags are in memory, which no filter can inspect; on `ENOSYS` the C library falls back to `clone`.
     install([(libc::SYS_clone3, Vec::new())].into(), libc::ENOSYS)
 }
 
-/// Allows writing files below `writable` only, as far as their modes permit, and no execution of
-/// programs. Missing folders are skipped.
+/// Allows writing files only below `writable`, as far as their modes permit, and denies executing programs.
+/// Missing folders are skipped.
 pub fn write_only_below(writable: &[&Path]) -> Result<(), ConfineError> {
     let abi = ABI::V5;
-    // Devices are ruled by their modes.
+    // Access to devices is controlled by their modes.
     let handled = (AccessFs::from_write(abi) | AccessFs::Execute) & !AccessFs::IoctlDev;
     let rights: BitFlags<AccessFs> = AccessFs::from_write(abi) & handled;
     let mut rules = Ruleset::default()
@@ -73,7 +72,7 @@ pub fn write_only_below(writable: &[&Path]) -> Result<(), ConfineError> {
         .create()?
         .no_new_privs(true);
     for folder in writable {
-        // What has no folder in its name is here.
+        // The folder of a bare file name is the current one.
         let here = Path::new(".");
         let folder = if folder.as_os_str().is_empty() { here } else { folder };
         if let Ok(folder) = PathFd::new(folder) {
@@ -111,8 +110,8 @@ fn in_new_user_namespace() -> Result<SeccompRule, ConfineError> {
     Ok(SeccompRule::new(vec![condition])?)
 }
 
-/// Headers of one's own on a raw socket: with the one that netguard passes on for handoffs, packets of any
-/// protocol and from any address could be sent.
+/// Denies caller-supplied IP headers on a raw socket: with the socket that netguard passes on for handoffs,
+/// packets of any protocol and from any address could be sent.
 fn own_ip_headers() -> Result<Vec<SeccompRule>, ConfineError> {
     /// `IPV6_HDRINCL` of linux/in6.h.
     const IPV6_HDRINCL: i32 = 36;
@@ -125,8 +124,8 @@ fn own_ip_headers() -> Result<Vec<SeccompRule>, ConfineError> {
     options.into_iter().map(rule).collect()
 }
 
-/// Calls by their numbers of the x32 ABI, which some kernels accept from any process: common ones
-/// with a bit set, and its own (512 to 547).
+/// Denies the same calls by their numbers in the x32 ABI, which some kernels accept from any process: common
+/// calls with a bit set, and calls of its own (512 to 547).
 #[cfg(target_arch = "x86_64")]
 fn deny_x32(denied: &mut BTreeMap<i64, Vec<SeccompRule>>, bpf: Bpf) {
     const X32: i64 = 0x4000_0000;
@@ -134,15 +133,15 @@ fn deny_x32(denied: &mut BTreeMap<i64, Vec<SeccompRule>>, bpf: Bpf) {
     denied.extend(common.chain(512..=547).map(|call| (call | X32, Vec::new())));
 }
 
-/// Denied to all, grouped by purpose.
+/// Denied to all processes, grouped by purpose.
 const DENIED: &[i64] = &[
-    // Other processes.
+    // Access to other processes.
     libc::SYS_ptrace,
     libc::SYS_process_vm_readv,
     libc::SYS_process_vm_writev,
     libc::SYS_pidfd_getfd,
     libc::SYS_kcmp,
-    // Other programs.
+    // Executing programs.
     libc::SYS_execve,
     libc::SYS_execveat,
     // Mounts and namespaces.
@@ -159,7 +158,7 @@ const DENIED: &[i64] = &[
     libc::SYS_chroot,
     libc::SYS_setns,
     libc::SYS_unshare,
-    // Files without their names, and so without the checks on the way.
+    // Files by handle instead of by name, which avoids the checks of the path.
     libc::SYS_open_by_handle_at,
     // The kernel itself, and its most attacked interfaces.
     libc::SYS_init_module,
@@ -177,7 +176,7 @@ const DENIED: &[i64] = &[
     libc::SYS_request_key,
     libc::SYS_keyctl,
     libc::SYS_personality,
-    // The machine.
+    // Settings of the machine.
     libc::SYS_swapon,
     libc::SYS_swapoff,
     libc::SYS_acct,

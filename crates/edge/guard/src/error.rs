@@ -3,10 +3,10 @@
 use std::io;
 use std::path::PathBuf;
 
-/// Why an order has no answer.
+/// Why an order failed.
 #[derive(Debug, thiserror::Error)]
 pub enum GuardError {
-    /// No process listens there.
+    /// No process listens at the path.
     #[error("no netguard answers at {path}: {error}; it must run as root on this machine")]
     Unreachable {
         path: PathBuf,
@@ -16,7 +16,7 @@ pub enum GuardError {
     /// Netguard refused the order.
     #[error("netguard: {0}")]
     Refused(String),
-    /// Netguard is gone, or does not answer.
+    /// Netguard has closed the connection, or does not answer.
     #[error("connection to netguard lost: {0}")]
     Gone(io::Error),
     /// [`Order::Abort`](skep_wire::guard::Order::Abort) was the last order.
@@ -36,7 +36,7 @@ pub enum GuardError {
 }
 
 impl GuardError {
-    /// Whether only another start of this process helps.
+    /// Whether only a restart of this process helps.
     pub fn is_fatal(&self) -> bool {
         matches!(self, Self::Gone(_) | Self::OtherDevice(_))
     }

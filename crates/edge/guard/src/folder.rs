@@ -31,7 +31,7 @@ impl User {
         DirBuilder::new().mode(MODE).create(&fresh)?;
         let given = self.give(&fresh, folder);
         if given.is_err() {
-            // Empty, and under a name that nobody looks for.
+            // It is empty, and nothing refers to its temporary name.
             let _ = fs::remove_dir(&fresh);
         }
         match given {
@@ -40,7 +40,7 @@ impl User {
         }
     }
 
-    /// Renamed to its final name only now.
+    /// Sets the owner, and only then renames the folder to its final name.
     fn give(&self, fresh: &Path, folder: &Path) -> io::Result<()> {
         if rustix::process::geteuid().is_root() {
             lchown(fresh, Some(self.uid), Some(self.gid))?;

@@ -1,4 +1,4 @@
-//! The unix socket between a serving process and `skep netguard`: both ends; and how both drop the
+//! The unix socket between a serving process and `skep netguard`, both ends; and how both processes drop the
 //! privileges that they do not need.
 //!
 //! - [`HandoffGuard`], [`HandoffListener`]: a second socket, for handoffs.
@@ -8,10 +8,10 @@
 //! - [`trust`]: files that another user could change.
 //! - [`confine`]: system calls and files that this process never needs.
 //!
-//! One message is one order or one answer (`SOCK_SEQPACKET`), so neither end ever waits for the
-//! rest of a message. The first message of a connection tells whether the builds of both ends
-//! are compatible ([`GREETING`](skep_wire::guard::GREETING)). Netguard serves only peers of the configured users, as identified by the
-//! kernel (`SO_PEERCRED`), one at a time: two clients would undo each other's changes.
+//! One message is one order or one answer (`SOCK_SEQPACKET`), so neither end ever waits for the rest of a
+//! message. The first message of a connection determines whether the builds of both ends are compatible
+//! ([`GREETING`](skep_wire::guard::GREETING)). Netguard serves only peers of the configured users, as
+//! identified by the kernel (`SO_PEERCRED`), one at a time: two clients would undo each other's changes.
 
 #![forbid(unsafe_code)]
 

@@ -7,8 +7,7 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 use serde::de::DeserializeOwned;
 use skep_wire::guard::MESSAGE_BYTES_MAX;
 
-/// What a message says; `None` if it is no such message, or has more bytes than that: the other end
-/// is of another build.
+/// Decodes a message; `None` if it is invalid or has trailing bytes: the other end is of another build.
 pub(crate) fn decoded<T: DeserializeOwned>(message: &[u8]) -> Option<T> {
     let (decoded, rest) = postcard::take_from_bytes(message).ok()?;
     rest.is_empty().then_some(decoded)
@@ -16,15 +15,15 @@ pub(crate) fn decoded<T: DeserializeOwned>(message: &[u8]) -> Option<T> {
 
 /// Sends one complete message.
 pub(crate) fn put(socket: BorrowedFd<'_>, message: &[u8]) -> io::Result<()> {
-    // NOSIGNAL: a peer that is gone is an error, not the end of this process.
+    // NOSIGNAL: a peer that has closed its end is an error, not the end of this process.
     rustix::io::retry_on_intr(|| send(socket, message, SendFlags::NOSIGNAL))?;
     Ok(())
 }
 
-/// Receives one message into `buffer`. `UnexpectedEof` if the peer is gone, `InvalidData` if the
+/// Receives one message into `buffer`. `UnexpectedEof` if the peer has closed its end, `InvalidData` if the
 /// message exceeds the limit.
 pub(crate) fn take<'b>(socket: BorrowedFd<'_>, buffer: &'b mut Vec<u8>) -> io::Result<&'b [u8]> {
-    // One byte more than may come, to tell what is too long.
+    // One byte more than allowed, to detect messages that are too long.
     buffer.resize(MESSAGE_BYTES_MAX + 1, 0);
     let (_, len) =
         rustix::io::retry_on_intr(|| recv(socket, buffer.as_mut_slice(), RecvFlags::TRUNC))?;

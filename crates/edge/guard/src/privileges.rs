@@ -22,14 +22,14 @@ pub const NETGUARD: CapabilitySet = CapabilitySet::BPF
     .union(CapabilitySet::NET_RAW)
     .union(CapabilitySet::PERFMON);
 
-/// What it keeps beside that on a node where connections are handed off: those that come here have the service's
-/// address, whose port may be below 1024.
+/// Capability that it keeps in addition on a node that hands off connections: those that move to this node
+/// have the service's address, whose port may be below 1024.
 pub const HANDOFFS: CapabilitySet = CapabilitySet::NET_BIND_SERVICE;
 
 /// Why privileges could not be dropped.
 #[derive(Debug, thiserror::Error)]
 pub enum PrivilegeError {
-    /// A bug of ours: running threads keep their privileges.
+    /// A bug in Skep: threads that are already running keep their privileges.
     #[error("{threads} threads run already, and would keep their privileges")]
     Threads {
         /// Number of threads.
@@ -50,7 +50,7 @@ pub fn serve_as(user: &User) -> Result<(), PrivilegeError> {
     if threads > 1 {
         return Err(PrivilegeError::Threads { threads });
     }
-    // First what takes privileges to give up.
+    // First the bounding set, which takes privileges to reduce.
     bound(CapabilitySet::empty())?;
     if rustix::process::geteuid().is_root() {
         let (name, uid) = (user.name.clone(), user.uid);
@@ -71,8 +71,8 @@ fn become_user(user: &User) -> rustix::io::Result<()> {
     set_thread_res_uid(uid, uid, uid)
 }
 
-/// Drops every capability of this thread but `kept`, irrevocably: also those that it could regain
-/// by executing a program.
+/// Drops every capability of this thread but `kept`, irrevocably, including those that it could regain by
+/// executing a program.
 pub fn keep_only(kept: CapabilitySet) -> io::Result<()> {
     bound(kept)?;
     let held = rustix::thread::capabilities(None)?;
@@ -92,7 +92,7 @@ pub fn keep_only(kept: CapabilitySet) -> io::Result<()> {
 fn bound(kept: CapabilitySet) -> io::Result<()> {
     clear_ambient_capability_set()?;
     for capability in CapabilitySet::all().difference(kept).iter() {
-        // Not in the set, or not known to this kernel: nothing to give up.
+        // A capability that is not in the set, or that this kernel does not know, needs no removal.
         if capability_is_in_bounding_set(capability).unwrap_or(false) {
             match remove_capability_from_bounding_set(capability) {
                 // A process without this right has no such privilege to drop.

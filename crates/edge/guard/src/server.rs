@@ -14,7 +14,7 @@ use skep_wire::guard::{GREETING, MESSAGE_BYTES_MAX, Order, OrderReply};
 use crate::limits::WAITING_MAX;
 use crate::message::{decoded, put, take};
 
-/// Of what cannot be understood.
+/// The refusal of messages that cannot be decoded.
 pub(crate) const OTHER_BUILD: &str = "skep run and netguard are of different builds: install both from the same \
     one, then restart netguard, then skep run";
 
@@ -39,14 +39,13 @@ pub trait Serve {
     /// Executes one order.
     fn perform(&mut self, order: Order) -> OrderReply;
 
-    /// No order has come for as long as a peer may be silent.
+    /// Called when no order was received for as long as a peer may be silent.
     fn silent(&mut self);
 }
 
 impl Listener {
-    /// Listens at `path` for processes of `users`; those of another user have access by the
-    /// `group`, if one is given. The socket of a dead netguard is replaced; a live one is an
-    /// error.
+    /// Listens at `path` for processes of `users`; those of other users have access through `group`, if one
+    /// is given. The socket of a dead netguard is replaced; a live one is an error.
     pub fn bind(path: &Path, users: Vec<u32>, group: Option<u32>) -> io::Result<Self> {
         if rustix::net::connect(unconnected()?, &SocketAddrUnix::new(path)?).is_ok() {
             return Err(io::ErrorKind::AddrInUse.into());
@@ -59,7 +58,7 @@ impl Listener {
         &self.path
     }
 
-    /// Waits for a peer that may give orders, up to `silence_max`; others are disconnected.
+    /// Waits up to `silence_max` for a peer that is permitted to give orders; others are disconnected.
     pub fn accept(&self, silence_max: Duration) -> io::Result<Option<Visit>> {
         let end = Instant::now() + silence_max;
         loop {
@@ -82,15 +81,15 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        // Gone already is as good.
+        // It is no error if the file is gone.
         let _ = std::fs::remove_file(&self.path);
     }
 }
 
 impl Visit {
-    /// Lets `server` execute orders until the peer is gone, and tells it whenever there was none for
-    /// `silence_max`. An invalid order is refused, and the connection stays open; so is every order of
-    /// a peer that has not sent [`GREETING`] first.
+    /// Has `server` execute orders until the peer disconnects, and calls [`Serve::silent`] whenever there was
+    /// none for `silence_max`. An invalid order is refused, and the connection stays open; all orders of a
+    /// peer that has not sent [`GREETING`] first are refused.
     pub fn serve(mut self, silence_max: Duration, server: &mut impl Serve) -> io::Result<()> {
         let mut has_greeted = false;
         loop {
@@ -118,8 +117,8 @@ impl Visit {
     }
 }
 
-/// A socket that listens at `path` for processes of this user and, if one is given, of the `group`. What was
-/// there is replaced.
+/// Opens a socket that listens at `path` for processes of this user and, if one is given, of the `group`. An
+/// existing file is replaced.
 pub(crate) fn listen_at(path: &Path, group: Option<u32>) -> io::Result<OwnedFd> {
     let (socket, address) = (unconnected()?, SocketAddrUnix::new(path)?);
     match std::fs::remove_file(path) {
@@ -127,7 +126,7 @@ pub(crate) fn listen_at(path: &Path, group: Option<u32>) -> io::Result<OwnedFd> 
         _ => {}
     }
     rustix::net::bind(&socket, &address)?;
-    // A filter of system calls may forbid this even where it changes nothing.
+    // A filter of system calls may deny this call even if it changes nothing.
     let own = rustix::process::getegid().as_raw();
     if group.is_some_and(|group| group != own) {
         std::os::unix::fs::chown(path, None, group)?;
@@ -138,7 +137,7 @@ pub(crate) fn listen_at(path: &Path, group: Option<u32>) -> io::Result<OwnedFd> 
     Ok(socket)
 }
 
-/// Waits until there is something to accept or to read, up to `end`.
+/// Waits until `end` for a connection to accept or data to read.
 fn is_readable(socket: BorrowedFd<'_>, end: Instant) -> io::Result<bool> {
     loop {
         let left = end.saturating_duration_since(Instant::now());

@@ -1,4 +1,4 @@
-//! Which users could change or replace a file.
+//! Determines which users could change or replace a file.
 
 use std::fs::{self, DirBuilder, Metadata};
 use std::io::{self, ErrorKind};
@@ -27,7 +27,7 @@ pub enum TrustError {
     Exposed {
         what: &'static str,
         path: PathBuf,
-        /// Where on its path it can be changed.
+        /// The part of its path that can be changed.
         at: PathBuf,
         /// Its owner.
         owner: String,
@@ -35,7 +35,7 @@ pub enum TrustError {
         /// The required state.
         wanted: String,
     },
-    /// It cannot be created or inspected.
+    /// The file cannot be created or inspected.
     #[error("cannot use {what} {path}: {error}", path = path.display())]
     Io { what: &'static str, path: PathBuf, error: io::Error },
 }
@@ -56,7 +56,7 @@ pub fn make_own_folder(what: &'static str, path: &Path) -> Result<(), TrustError
     })
 }
 
-/// Whether `user` cannot change the file `path`. Root and the user of this process always could.
+/// Checks that `user` cannot change the file `path`. Root and the user of this process always can.
 pub fn check_unchangeable(what: &'static str, path: &Path, user: &User) -> Result<(), TrustError> {
     if user.uid == 0 || user.uid == rustix::process::geteuid().as_raw() {
         return Ok(());
@@ -69,13 +69,13 @@ pub fn check_unchangeable(what: &'static str, path: &Path, user: &User) -> Resul
     })
 }
 
-/// In a sticky folder only owners change their names.
+/// In a sticky folder, entries can be renamed or removed only by their owners.
 fn is_open_to(it: &Metadata, bits: u32, is_last: bool) -> bool {
     it.mode() & bits != 0 && (is_last || it.mode() & STICKY == 0)
 }
 
-/// `is_open` is evaluated for the file itself and then for each folder of its path; `wanted` gives
-/// the message for the first that is open.
+/// Evaluates `is_open` for the file itself and then for each folder of its path; `wanted` gives the message
+/// for the first that is open.
 fn refuse_if(
     what: &'static str,
     path: &Path,
@@ -83,7 +83,7 @@ fn refuse_if(
     is_open: impl Fn(&Metadata, bool) -> bool,
 ) -> Result<(), TrustError> {
     let failed = |error| TrustError::Io { what, path: path.to_owned(), error };
-    // Links are followed first: what they name is what counts.
+    // Symbolic links are resolved first: the file that they name counts.
     let real = fs::canonicalize(path).map_err(failed)?;
     for (place, at) in real.ancestors().enumerate() {
         let it = match fs::metadata(at) {
@@ -129,7 +129,7 @@ mod tests {
             assert!(text.contains(at.to_str().unwrap()), "{text}");
             set_mode(at, 0o755);
         }
-        // As /tmp is.
+        // Like /tmp.
         set_mode(parent.path(), 0o1777);
         make().unwrap();
     }

@@ -2,45 +2,45 @@
 
 use std::path::Path;
 
-/// Users of this machine (passwd(5)), and its groups (group(5)). They contain service users, but
-/// not those of a directory service such as LDAP.
+/// Users of this machine (passwd(5)), and its groups (group(5)). They include service users, but not users of
+/// a directory service such as LDAP.
 const PASSWD: &str = "/etc/passwd";
 const GROUP: &str = "/etc/group";
 
-/// The default serving users: the one that packages create, else the one that owns nothing.
+/// The default serving users: the one that packages create, else the one that owns no files.
 const OWN: &str = "skep";
 const NOBODY: &str = "nobody";
 
 /// A user with its groups, by their numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
-    /// For messages.
+    /// The name, for messages.
     pub name: String,
     /// The user.
     pub uid: u32,
     /// Its own group.
     pub gid: u32,
-    /// Its supplementary groups, and no others.
+    /// Its supplementary groups; it has no others.
     pub groups: Vec<u32>,
 }
 
-/// There is no such user, or no such group.
+/// The user or group does not exist.
 #[derive(Debug, thiserror::Error)]
 pub enum UserError {
-    /// Of the name in the config.
+    /// The user in the config.
     #[error(
         "this machine has no user {name:?} ({PASSWD}): `useradd --system {name}` makes it, or \
          name another one ({setting})",
         setting = "machine.user, or --user"
     )]
     NoUser { name: String },
-    /// The default user.
+    /// Neither default user exists.
     #[error(
         "started as root, this process serves as another user, and this machine has neither \
          {OWN:?} nor {NOBODY:?} ({PASSWD}): name one (machine.user, or --user)"
     )]
     NobodyAtAll,
-    /// Of a name in the config.
+    /// A group in the config.
     #[error("this machine has no group {name:?} ({GROUP}), which machine.groups names")]
     NoGroup { name: String },
 }
@@ -55,7 +55,7 @@ impl User {
         }
     }
 
-    /// The user of that name, independent of this process.
+    /// Finds the user with this name, independent of this process.
     pub fn find(name: Option<&str>, groups: &[String]) -> Result<Self, UserError> {
         Lists::read().user(name, groups)
     }
@@ -88,7 +88,7 @@ struct Lists {
 
 impl Lists {
     fn read() -> Self {
-        // A machine without them has no names; numbers do.
+        // A machine without these files has no names; numbers work.
         let read = |path| std::fs::read_to_string(Path::new(path)).unwrap_or_default();
         Self { passwd: read(PASSWD), group: read(GROUP) }
     }
@@ -102,7 +102,7 @@ impl Lists {
         Ok(User { groups, ..found? })
     }
 
-    /// A number without an entry is a valid user, with a group of that number.
+    /// A number without an entry is a valid user, whose group has the same number.
     fn named(&self, name: &str) -> Option<User> {
         let number = name.parse::<u32>().ok();
         let is_it = |user: &User| user.name == name || Some(user.uid) == number;
@@ -110,7 +110,7 @@ impl Lists {
         self.users().find(is_it).or_else(|| number.map(unlisted))
     }
 
-    /// `name:password:uid:gid:comment:home:shell`
+    /// Parses lines `name:password:uid:gid:comment:home:shell`.
     fn users(&self) -> impl Iterator<Item = User> {
         self.passwd.lines().filter_map(|line| {
             let mut fields = line.split(':');
@@ -121,7 +121,7 @@ impl Lists {
         })
     }
 
-    /// `name:password:gid:members`
+    /// Parses lines `name:password:gid:members`.
     fn group(&self, name: &str) -> Result<u32, UserError> {
         let listed = self.group.lines().find_map(|line| {
             let mut fields = line.split(':');

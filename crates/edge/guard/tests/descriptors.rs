@@ -1,4 +1,5 @@
-//! A process that may open no more descriptors. A test program of its own: the limit is the process's.
+//! A process that has reached its limit of descriptors. A separate test program, since the limit is per
+//! process.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::fs::File;

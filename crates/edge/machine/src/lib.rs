@@ -1,13 +1,13 @@
-//! What a machine and this process do, as the kernel counts it in `/proc` (proc(5)): processors,
+//! Counters of the machine and of this process that the kernel shows in `/proc` (proc(5)): processors,
 //! memory, swap, disks, networks, load averages.
 //!
 //! ```text
 //!   lib.rs: MachineCounters::read   <--  files of /proc  --  parse.rs: text to numbers
 //! ```
 //!
-//! Invariants: nothing in these files panics, and what one of them lacks, or has in another form, is
-//! missing from what is read, alone. Numbers are the kernel's own sums since it, or this process,
-//! began: for rates read twice.
+//! Invariants: no content of these files causes a panic; a value that is missing or malformed is left out
+//! alone. Numbers are the kernel's totals since the machine, or this process, started: rates require two
+//! readings.
 
 #![forbid(unsafe_code)]
 
@@ -21,72 +21,72 @@ use std::path::Path;
 use limits::FILE_BYTES_MAX;
 use parse::Units;
 
-/// Where the kernel shows what it counts.
+/// The folder of the kernel's counters.
 pub const PROC: &str = "/proc";
 
-/// What was counted at one moment; `None`, or without an entry: the kernel does not say.
+/// The counters at one moment; a value that the kernel does not provide is `None`, or has no entry.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MachineCounters {
     pub cpu: Option<CpuTimes>,
     pub memory: Option<MemoryUse>,
     pub swapping: Option<Swapping>,
-    /// Whole disks: neither partitions nor what lies above other disks.
+    /// Whole disks, without partitions and devices that are layered on other disks.
     pub disks: Vec<DiskCounters>,
-    /// All but the loopback.
+    /// All network devices but the loopback.
     pub nics: Vec<NicCounters>,
     pub load: Option<LoadAverage>,
     pub process: Option<ProcessUse>,
 }
 
-/// Milliseconds of all processors together, by what they were spent on.
+/// CPU time of all processors together in milliseconds, by use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuTimes {
-    /// Processors.
+    /// The number of processors.
     pub cpus: u64,
     pub user_ms: u64,
     pub nice_ms: u64,
     pub system_ms: u64,
     pub idle_ms: u64,
-    /// Idle, while something waited for a disk.
+    /// Idle while a task waited for a disk.
     pub iowait_ms: u64,
     pub irq_ms: u64,
     pub softirq_ms: u64,
-    /// Taken by the hypervisor.
+    /// Used by other guests of the hypervisor.
     pub steal_ms: u64,
 }
 
-/// Bytes of memory and of swap.
+/// Memory and swap, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryUse {
     pub total_bytes: u64,
     pub free_bytes: u64,
-    /// Free, or could be made so at once; kernels before 3.14 do not say.
+    /// Free, or reclaimable at once; not provided by kernels before 3.14.
     pub available_bytes: Option<u64>,
     pub swap_total_bytes: Option<u64>,
     pub swap_free_bytes: Option<u64>,
 }
 
-/// Bytes that went between memory and swap.
+/// Bytes moved between memory and swap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Swapping {
     pub in_bytes: u64,
     pub out_bytes: u64,
 }
 
-/// What a disk has done.
+/// Totals of a disk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DiskCounters {
     pub device: String,
     pub reads: u64,
     pub writes: u64,
-    /// Of 512 bytes, whatever the disk has.
+    /// In units of 512 bytes, whatever the disk's sector size.
     pub sectors_read: u64,
     pub sectors_written: u64,
-    /// Time with any request at the disk.
+    /// Time during which any request was at the disk.
     pub busy_ms: u64,
 }
 
-/// What a network device has done.
+/// Totals of a network device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NicCounters {
     pub device: String,
@@ -104,24 +104,24 @@ pub struct LoadAverage {
     pub load1: f64,
     pub load5: f64,
     pub load15: f64,
-    /// Tasks that run or could.
+    /// Tasks that run or are ready to run.
     pub runnable: Option<u64>,
     /// Tasks of the machine: processes and threads.
     pub tasks: Option<u64>,
 }
 
-/// What this process uses.
+/// The resources that this process uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProcessUse {
-    /// Processor time since its start.
+    /// CPU time since its start.
     pub cpu_ms: u64,
     pub threads: u64,
-    /// Memory that is its own or mapped; files in memory are not part of it.
+    /// Its own or mapped memory; memory files are not part of it.
     pub resident_bytes: u64,
 }
 
 impl MachineCounters {
-    /// Reads all of it from `proc`, which is [`PROC`] or a copy of it.
+    /// Reads all counters from `proc`, which is [`PROC`] or a copy of it.
     pub fn read(proc: &Path) -> Self {
         let units = Units {
             ticks_per_s: rustix::param::clock_ticks_per_second(),
@@ -133,7 +133,7 @@ impl MachineCounters {
             memory: parse::memory(&text("meminfo")),
             swapping: parse::swapping(&text("vmstat"), units),
             disks: parse::disks(&text("diskstats")),
-            // Of the network namespace that this process is in.
+            // Devices of this process's network namespace.
             nics: parse::nics(&text("net/dev")),
             load: parse::load(&text("loadavg")),
             process: parse::process(&text("self/stat"), units),
@@ -141,11 +141,11 @@ impl MachineCounters {
     }
 }
 
-/// The beginning of a file, which is all of it; empty if there is none.
+/// Reads a file up to a limit that none reaches; empty if the file cannot be opened.
 fn read_text(path: &Path) -> String {
     let mut bytes = Vec::new();
     if let Ok(file) = File::open(path) {
-        // What was read before an error is parsed as it is.
+        // What was read before an error is parsed.
         let _ = file.take(FILE_BYTES_MAX).read_to_end(&mut bytes);
     }
     String::from_utf8_lossy(&bytes).into_owned()

@@ -1,14 +1,14 @@
-//! Files of `/proc`, from text to numbers. Whatever a text is, it panics nowhere; what is not in the
-//! form of proc(5) is not there.
+//! Parses files of `/proc`. No text causes a panic; what does not have the form of proc(5) is treated as
+//! missing.
 
 use crate::limits::{DEVICE_CHARS_MAX, DEVICES_MAX};
 use crate::{CpuTimes, DiskCounters, LoadAverage, MemoryUse, NicCounters, ProcessUse, Swapping};
 
-/// Names of disks that are none, or lie above others, whose requests would count twice: memory,
-/// loops, the device mapper, RAID, optical drives and floppies.
+/// Prefixes of devices that are not disks, or are layered on others, so that their requests would count
+/// twice: memory, loops, the device mapper, RAID, optical drives and floppies.
 const NO_DISKS: [&str; 7] = ["ram", "zram", "loop", "dm-", "md", "sr", "fd"];
 
-/// What the kernel counts in.
+/// The kernel's units.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Units {
     pub(crate) ticks_per_s: u64,
@@ -25,7 +25,7 @@ impl Units {
     }
 }
 
-/// `/proc/stat`.
+/// Parses `/proc/stat`.
 pub(crate) fn cpu(text: &str, units: Units) -> Option<CpuTimes> {
     let all = text.lines().find_map(|line| line.strip_prefix("cpu "))?;
     let ticks: Vec<u64> = all.split_ascii_whitespace().map_while(|it| it.parse().ok()).collect();
@@ -34,7 +34,7 @@ pub(crate) fn cpu(text: &str, units: Units) -> Option<CpuTimes> {
         let name = line.split(' ').next().unwrap_or_default();
         name.strip_prefix("cpu").is_some_and(|number| number.parse::<u32>().is_ok())
     };
-    // The first four are in every kernel.
+    // Every kernel has the first four.
     (ticks.len() >= 4).then(|| CpuTimes {
         cpus: text.lines().filter(is_one).count().max(1) as u64,
         user_ms: ms(0),
@@ -48,7 +48,7 @@ pub(crate) fn cpu(text: &str, units: Units) -> Option<CpuTimes> {
     })
 }
 
-/// `/proc/meminfo`.
+/// Parses `/proc/meminfo`.
 pub(crate) fn memory(text: &str) -> Option<MemoryUse> {
     let bytes = |name: &str| value(text, name, ':').map(|kib| kib.saturating_mul(1024));
     Some(MemoryUse {
@@ -60,13 +60,13 @@ pub(crate) fn memory(text: &str) -> Option<MemoryUse> {
     })
 }
 
-/// `/proc/vmstat`.
+/// Parses `/proc/vmstat`.
 pub(crate) fn swapping(text: &str, units: Units) -> Option<Swapping> {
     let bytes = |name: &str| value(text, name, ' ').map(|pages| units.bytes(pages));
     Some(Swapping { in_bytes: bytes("pswpin")?, out_bytes: bytes("pswpout")? })
 }
 
-/// `/proc/diskstats`.
+/// Parses `/proc/diskstats`.
 pub(crate) fn disks(text: &str) -> Vec<DiskCounters> {
     let mut disks: Vec<DiskCounters> = Vec::new();
     for disk in text.lines().filter_map(disk) {
@@ -82,7 +82,7 @@ pub(crate) fn disks(text: &str) -> Vec<DiskCounters> {
 fn disk(line: &str) -> Option<DiskCounters> {
     let mut fields = line.split_ascii_whitespace().skip(2);
     let device = device(fields.next()?)?;
-    // Some are negative where the kernel has lost count: they are none.
+    // A counter is negative if the kernel has lost count: treated as missing.
     let counts: Vec<Option<u64>> = fields.map(|it| it.parse().ok()).collect();
     let count = |at: usize| counts.get(at).copied().flatten();
     Some(DiskCounters {
@@ -95,7 +95,7 @@ fn disk(line: &str) -> Option<DiskCounters> {
     })
 }
 
-/// `sda1` is one of `sda`, `nvme0n1p2` of `nvme0n1`.
+/// Whether `device` is a partition of `whole`, as `sda1` is of `sda` and `nvme0n1p2` of `nvme0n1`.
 fn is_partition(device: &str, whole: &str) -> bool {
     let Some(rest) = device.strip_prefix(whole) else { return false };
     let ends_in_digit = whole.ends_with(|it: char| it.is_ascii_digit());
@@ -106,15 +106,15 @@ fn is_partition(device: &str, whole: &str) -> bool {
     !number.is_empty() && number.bytes().all(|it| it.is_ascii_digit())
 }
 
-/// `/proc/net/dev`.
+/// Parses `/proc/net/dev`.
 pub(crate) fn nics(text: &str) -> Vec<NicCounters> {
-    // Two lines of heads have no colon.
+    // The two header lines have no colon.
     let nics = text.lines().filter_map(nic).filter(|nic| nic.device != "lo");
     nics.take(DEVICES_MAX).collect()
 }
 
 fn nic(line: &str) -> Option<NicCounters> {
-    // The name of an alias has a colon in it.
+    // The name of an alias contains a colon.
     let (name, counts) = line.rsplit_once(':')?;
     let counts: Vec<u64> =
         counts.split_ascii_whitespace().map_while(|it| it.parse().ok()).collect();
@@ -130,7 +130,7 @@ fn nic(line: &str) -> Option<NicCounters> {
     })
 }
 
-/// `/proc/loadavg`.
+/// Parses `/proc/loadavg`.
 pub(crate) fn load(text: &str) -> Option<LoadAverage> {
     let mut fields = text.split_ascii_whitespace();
     let mut average = || {
@@ -148,12 +148,12 @@ pub(crate) fn load(text: &str) -> Option<LoadAverage> {
     })
 }
 
-/// `/proc/self/stat`.
+/// Parses `/proc/self/stat`.
 pub(crate) fn process(text: &str, units: Units) -> Option<ProcessUse> {
-    // The program's name, in parentheses, may be anything.
+    // The program's name, in parentheses, may contain any characters.
     let (_, fields) = text.rsplit_once(')')?;
     let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
-    // Counted from the state, which is the third field of proc(5).
+    // Fields are counted from the state, which is the third field in proc(5).
     let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
     Some(ProcessUse {
         cpu_ms: units.ms(field(14)?.saturating_add(field(15)?)),
@@ -162,7 +162,7 @@ pub(crate) fn process(text: &str, units: Units) -> Option<ProcessUse> {
     })
 }
 
-/// The number behind a name at the beginning of a line.
+/// Returns the number after a name at the beginning of a line.
 fn value(text: &str, name: &str, separator: char) -> Option<u64> {
     let rest = text.lines().find_map(|it| it.strip_prefix(name)?.strip_prefix(separator))?;
     rest.split_ascii_whitespace().next()?.parse().ok()

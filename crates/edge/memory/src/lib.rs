@@ -1,13 +1,12 @@
 //! Memory files, in large folios if the kernel supports them.
 //!
-//! `sendfile` passes the pages of a memory file to a socket uncopied. The remaining cost is one
-//! reference per folio: a 541 KB body takes a few dozen folios of up to 64 KiB instead of 133
-//! pages (`skep-bench bodies` measures it). Larger folios would cost memory: a socket that holds
-//! one byte of a folio keeps all of it, for as long as its client does not acknowledge it, even
-//! when the file is gone.
+//! `sendfile` passes the pages of a memory file to a socket without copying. The remaining cost is one
+//! reference per folio: a 541 KB body takes a few dozen folios of up to 64 KiB instead of 133 pages
+//! (`skep-bench bodies` measures it). Larger folios would waste memory: a socket that holds one byte of a
+//! folio keeps all of it until the client acknowledges the byte, even when the file is gone.
 //!
-//! The only unsafe code of the node: a mapping is created, advised and removed within one function,
-//! and no reference into it ever exists; and a call of the allocator ([`return_unused`]).
+//! The only unsafe code of the node is here: a mapping is created, advised and removed within one function,
+//! and no reference into it ever exists; and one call of the allocator ([`return_unused`]).
 
 mod allocator;
 
@@ -28,11 +27,12 @@ const HUGE_PAGE_BYTES: u64 = 2 * 1024 * 1024;
 /// A base page, in bytes.
 const PAGE_BYTES: u64 = 4 * 1024;
 
-/// Distance of the pages that are punched out of a huge one, in bytes. Folios are aligned to their
-/// size, a power of two: between two such pages there is room for half of this.
+/// Distance between the pages that are punched out of a huge page, in bytes. Folios are aligned to their
+/// size, a power of two: between two such pages there is room for one of half this size.
 const HOLES_EVERY_BYTES: u64 = 2 * FOLIO_BYTES_MAX;
 
-/// The largest folio of a memory file, in bytes: what one byte in the queue of a socket keeps.
+/// The size of the largest folio of a memory file, in bytes: what one byte in the queue of a socket keeps
+/// allocated.
 pub const FOLIO_BYTES_MAX: u64 = 64 * 1024;
 
 /// `MADV_COLLAPSE` of Linux 6.1; independent of the system's settings of transparent huge pages,
@@ -48,7 +48,8 @@ pub fn memory_file(bytes: u64) -> io::Result<File> {
         if collapse(&file, bytes).and_then(|()| split(&file, bytes)).is_ok() {
             return Ok(file);
         }
-        // It works as well on base pages, a little dearer. That file may have huge ones.
+        // A file with base pages also works, at a slightly higher cost. The first file may have huge pages,
+        // so it is not used.
     }
     empty_file(bytes)
 }
@@ -59,13 +60,11 @@ fn empty_file(bytes: u64) -> io::Result<File> {
     Ok(file)
 }
 
-/// Splits the huge pages of `file`, which is empty and not mapped, by punching pages out of them.
-/// What is around a hole stays in folios as large as it has room for (since Linux 6.16; older
-/// kernels leave base pages).
+/// Splits the huge pages of `file`, which is empty and not mapped, by punching pages out of them. The rest
+/// stays in folios as large as fit between the holes (since Linux 6.16; older kernels leave base pages).
 ///
-/// # Errors
-/// Some huge page may be left. The kernel says so: from a folio that it cannot split it takes
-/// no memory back.
+/// Some huge page may be left. The kernel reports it: it reclaims no memory from a folio that it cannot
+/// split.
 fn split(file: &File, bytes: u64) -> io::Result<()> {
     for at in (0..bytes).step_by(HOLES_EVERY_BYTES as usize) {
         let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
@@ -78,14 +77,14 @@ fn split(file: &File, bytes: u64) -> io::Result<()> {
     }
 }
 
-/// Moves `file`, whose length is a multiple of [`HUGE_PAGE_BYTES`], to huge pages, while it is
-/// empty: such pages are cheap to replace. Allocates all of its memory.
+/// Moves `file`, whose length is a multiple of [`HUGE_PAGE_BYTES`], to huge pages while it is empty and its
+/// pages are cheap to replace. Allocates all of its memory.
 #[expect(unsafe_code, reason = "see the module; each call is justified in place")]
 fn collapse(file: &File, bytes: u64) -> io::Result<()> {
     let len = bytes as usize;
     let huge = HUGE_PAGE_BYTES as usize;
     let (reserve, anonymous) = (libc::PROT_NONE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-    // SAFETY: a new mapping at an address of the kernel's choice.
+    // SAFETY: a new mapping at an address that the kernel chooses.
     let room = unsafe { libc::mmap(ptr::null_mut(), len + huge, reserve, anonymous, -1, 0) };
     if room == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
@@ -101,8 +100,7 @@ fn collapse(file: &File, bytes: u64) -> io::Result<()> {
         result = Err(io::Error::last_os_error());
     } else {
         for at in (0..len).step_by(huge) {
-            // SAFETY: within the mapping, which is writable. A collapse wants
-            // at least one page to be there.
+            // SAFETY: within the mapping, which is writable. Collapsing requires at least one present page.
             unsafe { mapped.cast::<u8>().add(at).write_volatile(0) };
         }
         // SAFETY: the range is a mapping of ours; the advice changes no bytes.
@@ -141,13 +139,13 @@ mod tests {
         if collapse(&file, HUGE_PAGE_BYTES).is_err() {
             return eprintln!("skipped: no huge pages to be had");
         }
-        // A reference from the queue of a socket forbids it.
+        // A reference from the queue of a socket prevents splitting.
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let mut at = HUGE_PAGE_BYTES / 2;
         assert_eq!(rustix::fs::sendfile(&sender, &file, Some(&mut at), 1), Ok(1));
         assert!(split(&file, HUGE_PAGE_BYTES).is_err());
-        // Nor is one of those handed out.
+        // Nor does `memory_file` return a file with such a page.
         let file = memory_file(HUGE_PAGE_BYTES).unwrap();
         let holes_bytes = HUGE_PAGE_BYTES / HOLES_EVERY_BYTES * PAGE_BYTES;
         assert!(file.metadata().unwrap().blocks() * 512 <= HUGE_PAGE_BYTES - holes_bytes);

@@ -15,30 +15,30 @@ use crate::limits::{FRAME_BYTES_MAX, FRAMES_PER_LOOK_MAX, PROBES};
 use crate::mac::MacAddr;
 use crate::packet::PacketSocket;
 
-/// Announces on the segment, `count` times, that this machine has `vip` from now on, so that frames
-/// for it arrive here. Repeat it after a second, since frames get lost. Needs `CAP_NET_RAW`. Takes
-/// some 15 ms, in which the kernel closes the socket; [`ClaimWatch::announce`] keeps one open.
+/// Announces on the segment, `count` times, that this machine has `vip` from now on, so that frames for it
+/// arrive here. Should be repeated after a second, since frames get lost. Needs `CAP_NET_RAW`. Takes some 15
+/// ms, in which the kernel closes the socket; [`ClaimWatch::announce`] keeps one open.
 pub fn announce(device: &Device, vip: IpAddr, count: u32) -> Result<(), Error> {
     send_announcements(&PacketSocket::open(device, ether_type(vip), &[])?, vip, count)
 }
 
-/// Probes the segment for `address`: returns the first other machine that answers within `wait`, or
-/// `None`. Needs `CAP_NET_RAW`. The probe contains no address of ours, so it disturbs no cache (RFC
-/// 5227 section 2.1.1).
+/// Probes the segment for `address`: returns the first other machine that answers within `wait`, or `None`.
+/// Needs `CAP_NET_RAW`. The probe contains none of our addresses, so it disturbs no cache (RFC 5227 section
+/// 2.1.1).
 pub fn probe(device: &Device, address: IpAddr, wait: Duration) -> Result<Option<MacAddr>, Error> {
     let claims = ask(device, &[address], wait, |claims| !claims.is_empty())?;
     Ok(claims.first().map(|claim| claim.mac))
 }
 
-/// Probes the segment for each of `addresses`: returns all answers of other machines within `wait`,
-/// each once. Always waits for `wait`: a second answer shows that two machines have an address.
+/// Probes the segment for each of `addresses`: returns all distinct answers of other machines within `wait`.
+/// Always waits for `wait`: a second answer shows that two machines have an address.
 pub fn survey(device: &Device, addresses: &[IpAddr], wait: Duration) -> Result<Vec<Claim>, Error> {
     ask(device, addresses, wait, |_| false)
 }
 
-/// Listens on one device for other machines that claim one of our virtual addresses: by ARP
-/// requests and replies, neighbour advertisements and solicitations. Poll its descriptor for
-/// reading. Needs `CAP_NET_RAW`.
+/// Watches one device for other machines that claim one of our virtual addresses: by ARP requests and
+/// replies, neighbour advertisements and solicitations. Its descriptor can be polled for reading. Needs
+/// `CAP_NET_RAW`.
 #[derive(Debug)]
 pub struct ClaimWatch {
     either: OwnedFd,
@@ -48,7 +48,7 @@ pub struct ClaimWatch {
 }
 
 impl ClaimWatch {
-    /// Starts to listen. Earlier claims are not reported.
+    /// Starts watching. Earlier claims are not reported.
     pub fn open(device: &Device, vips: Vec<IpAddr>) -> Result<Self, Error> {
         let arp = PacketSocket::open(device, TYPE_ARP, ARP_ONLY)?;
         let ndp = PacketSocket::open(device, TYPE_IPV6, NDP_ONLY)?;
@@ -59,26 +59,25 @@ impl ClaimWatch {
         Ok(Self { either, arp, ndp, vips })
     }
 
-    /// Sets the addresses to listen for.
+    /// Sets the addresses to watch.
     #[cfg(test)]
     pub(crate) fn set_vips(&mut self, vips: Vec<IpAddr>) {
         self.vips = vips;
     }
 
-    /// Probes the segment for `address`. The answers are claims if `address` is one of those
-    /// listened for.
+    /// Probes the segment for `address`. The answers are reported as claims if `address` is watched.
     pub fn ask(&self, address: IpAddr) -> Result<(), Error> {
         let socket = self.socket(address);
         socket.send(&frame::question(address, socket.mac()?))
     }
 
-    /// As [`announce`], without the time that opening and closing a socket takes.
+    /// As [`announce`], without opening and closing a socket.
     pub fn announce(&self, vip: IpAddr, count: u32) -> Result<(), Error> {
         send_announcements(self.socket(vip), vip, count)
     }
 
-    /// Claims of others since the last call, each once. Does not wait. After very many frames it
-    /// returns early and the descriptor stays readable.
+    /// Returns the distinct claims of other machines since the last call. Does not wait. After very many
+    /// frames it returns early, and the descriptor stays readable.
     pub fn claims(&mut self) -> Result<Vec<Claim>, Error> {
         let mut claims = Vec::new();
         for socket in [&self.arp, &self.ndp] {
@@ -111,7 +110,7 @@ impl ClaimWatch {
         let mut entries = [PollFd::new(&self.either, PollFlags::IN)];
         match poll(&mut entries, Timespec::try_from(left).ok().as_ref()) {
             Ok(ready) => Ok(ready > 0),
-            // A signal: look again, which costs nothing.
+            // A signal: reading again costs nothing.
             Err(Errno::INTR) => Ok(true),
             Err(errno) => Err(Error::refused("wait for frames", NET_RAW, errno)),
         }
@@ -124,8 +123,8 @@ impl AsFd for ClaimWatch {
     }
 }
 
-/// Classic BPF (`linux/filter.h`): frames for this machine. Those of a VLAN without a device here
-/// do not concern this segment; the kernel strips their tags and marks them as another host's.
+/// Classic BPF (`linux/filter.h`) that accepts frames for this machine. Frames of a VLAN without a device
+/// here do not concern this segment; the kernel strips their tags and marks them as another host's.
 const ARP_ONLY: &[SockFilter] = &[
     SockFilter::new(LOAD_BYTE, 0, 0, PACKET_TYPE),
     SockFilter::new(JUMP_EQUAL, 1, 0, libc::PACKET_OTHERHOST as u32),
@@ -133,9 +132,8 @@ const ARP_ONLY: &[SockFilter] = &[
     SockFilter::new(RETURN, 0, 0, 0),
 ];
 
-/// Of those, neighbour solicitations and advertisements and nothing else, so that a
-/// socket for IPv6 costs little while the segment is busy: the next header is
-/// at 20, the ICMPv6 type at 54.
+/// Of those, accepts neighbour solicitations and advertisements only, so that a socket for IPv6 costs little
+/// while the segment is busy: the next header is at 20, the ICMPv6 type at 54.
 const NDP_ONLY: &[SockFilter] = &[
     SockFilter::new(LOAD_BYTE, 0, 0, PACKET_TYPE),
     SockFilter::new(JUMP_EQUAL, 6, 0, libc::PACKET_OTHERHOST as u32),
@@ -150,7 +148,7 @@ const NDP_ONLY: &[SockFilter] = &[
 const LOAD_BYTE: u16 = (libc::BPF_LD | libc::BPF_B | libc::BPF_ABS) as u16;
 const JUMP_EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
 const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
-/// Offset of metadata that the kernel has of the frame, instead of its bytes.
+/// The offset that addresses the kernel's packet type instead of the frame's bytes.
 const PACKET_TYPE: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_PKTTYPE) as u32;
 
 /// A descriptor that is readable when either socket is.

@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::mac::MacAddr;
 use crate::netif::Netif;
 
-/// The kernel's number of a device, in one network namespace.
+/// The kernel's index of a device, unique within its network namespace.
 pub type DeviceIndex = u32;
 
 /// A network device, at the time of the query.
@@ -23,9 +23,9 @@ pub struct Device {
     pub kind: DeviceKind,
     /// Its hardware address, if it is an Ethernet device.
     pub mac: Option<MacAddr>,
-    /// Largest IP packet that it sends, in bytes.
+    /// Size of the largest IP packet that it sends, in bytes.
     pub mtu: u32,
-    /// Whether it is switched on.
+    /// Whether it is administratively up.
     pub is_up: bool,
     /// Whether it has a carrier.
     pub has_carrier: bool,
@@ -46,9 +46,9 @@ impl Device {
 pub enum DeviceKind {
     /// `lo`.
     Loopback,
-    /// One end of a virtual cable.
+    /// One end of a virtual Ethernet pair (veth).
     Veth {
-        /// The other end, when that is in the same network namespace.
+        /// The other end, if it is in the same network namespace.
         peer: Option<DeviceIndex>,
     },
     /// Any other.
@@ -58,7 +58,7 @@ pub enum DeviceKind {
 /// How a packet program is attached before the network stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Xdp {
-    /// There is none.
+    /// No program is attached.
     None,
     /// In the driver.
     Native,
@@ -73,12 +73,12 @@ pub enum Xdp {
 pub struct Address {
     /// The address.
     pub ip: IpAddr,
-    /// Length of its network's prefix, in bits.
+    /// Length of its prefix, in bits.
     pub prefix_bits: u8,
 }
 
 impl Netif {
-    /// All devices with their addresses, in the order of their numbers.
+    /// Returns all devices with their addresses, ordered by index.
     pub fn devices(&mut self) -> Result<Vec<Device>, Error> {
         let question = RouteNetlinkMessage::GetLink(LinkMessage::default());
         let links = self.netlink.list("list network devices", &question)?;
@@ -100,12 +100,12 @@ impl Netif {
         self.find(format!("called {name}"), |device| device.name == name)
     }
 
-    /// The device that has this address.
+    /// Returns the device that has this address.
     pub fn device_of(&mut self, ip: IpAddr) -> Result<Device, Error> {
         self.find(format!("with the address {ip}"), |device| device.has(ip))
     }
 
-    /// The device with this number.
+    /// Returns the device with this index.
     pub fn device_at(&mut self, index: DeviceIndex) -> Result<Device, Error> {
         self.find(format!("with the number {index}"), |device| device.index == index)
     }
@@ -155,8 +155,8 @@ fn device(message: &RouteNetlinkMessage) -> Option<Device> {
     Some(device)
 }
 
-/// The other end of a veth. Its number counts in its own namespace, which the
-/// kernel names only when it is another one.
+/// The other end of a veth. Its index counts in its own namespace, which the kernel states only if it is
+/// another one.
 fn visible_peer(message: &LinkMessage) -> Option<DeviceIndex> {
     let attributes = &message.attributes;
     if attributes.iter().any(|attribute| matches!(attribute, LinkAttribute::LinkNetNsId(_))) {
@@ -177,13 +177,13 @@ fn xdp(facts: &[LinkXdp]) -> Xdp {
         None | Some(XdpAttached::None) => Xdp::None,
         Some(XdpAttached::SocketBuffer) => Xdp::Generic,
         Some(XdpAttached::Hardware) => Xdp::Offloaded,
-        // Several at once always include the driver's.
+        // Several programs at once always include one in the driver.
         Some(_) => Xdp::Native,
     }
 }
 
-/// For an IPv4 address of a point-to-point link, `Local` is ours and `Address` the other end's;
-/// otherwise `Local` may be missing.
+/// Parses an address. For an IPv4 address of a point-to-point link, `Local` is ours and `Address` the other
+/// end's; otherwise `Local` may be missing.
 fn address(message: &AddressMessage) -> Option<Address> {
     let attributes = &message.attributes;
     let local = attributes.iter().find_map(|attribute| match attribute {

@@ -13,10 +13,10 @@ pub enum Error {
     )]
     Privilege {
         action: String,
-        /// The capability.
+        /// The missing capability.
         capability: &'static str,
     },
-    /// No device of this name, or with this address.
+    /// There is no device with this name or address.
     #[error(
         "no network device {wanted}: this machine has {found}. Name one of these, or create the \
          device first (`ip link` shows them)"
@@ -36,7 +36,7 @@ pub enum Error {
         /// The name.
         name: String,
     },
-    /// The device is not Ethernet, or has no hardware address.
+    /// The device is not an Ethernet device, or has no hardware address.
     #[error(
         "cannot {action}: expected an Ethernet device, found one without a hardware address. \
          Direct dispatch needs an Ethernet segment"
@@ -68,7 +68,7 @@ pub enum Error {
         /// The kernel's error.
         cause: io::Error,
     },
-    /// A malformed answer of the kernel.
+    /// The kernel's answer is malformed.
     #[error("cannot {action}: the kernel's answer was not understood ({detail})")]
     Answer {
         /// The query.
@@ -84,21 +84,21 @@ pub(crate) const NET_ADMIN: &str = "CAP_NET_ADMIN";
 pub(crate) const NET_RAW: &str = "CAP_NET_RAW";
 
 impl Error {
-    /// The kernel refused `action` with `cause`; if privileges are missing, `capability` is named.
+    /// The error for a refusal of `action` with `cause`; states `capability` if privileges are missing.
     pub(crate) fn refused(
         action: impl Into<String>,
         capability: &'static str,
         cause: impl Into<io::Error>,
     ) -> Self {
         let (action, cause) = (action.into(), cause.into());
-        // Not EACCES, by which routing says "prohibited" and IPv6 "switched off".
+        // Not EACCES, with which the kernel reports prohibited routes and disabled IPv6.
         match cause.raw_os_error() {
             Some(libc::EPERM) => Self::Privilege { action, capability },
             _ => Self::Kernel { action, cause },
         }
     }
 
-    /// The kernel's error number, if the kernel refused.
+    /// The kernel's error number, if the kernel refused the operation.
     pub(crate) fn errno(&self) -> Option<i32> {
         match self {
             Self::Kernel { cause, .. } => cause.raw_os_error(),

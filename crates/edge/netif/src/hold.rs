@@ -1,7 +1,7 @@
-//! Virtual addresses on nodes: on `lo`, without answers to ARP, and removed without a trace.
+//! Virtual addresses on nodes: on `lo`, without answers to ARP, and removed without leaving changes behind.
 //!
-//! Each change is noted in a [`Record`] first, which the caller stores; then it is made. So after a
-//! crash at any point [`Netif::undo`] with the stored record restores the earlier state.
+//! Each change is first noted in a [`Record`], which the caller stores, and then made. So [`Netif::undo`]
+//! with the stored record restores the earlier state after a crash at any point.
 
 use std::net::IpAddr;
 
@@ -64,9 +64,8 @@ impl Netif {
     /// packets for `vip` from `device`, yet neither answers ARP requests for it nor sends requests
     /// with it. Changes nothing itself; changes that are already noted or not needed are omitted.
     ///
-    /// `clients` are samples of the targets of replies; if there is none, a distant Internet
-    /// address is used. The reverse path filter is loosened only if replies leave by another
-    /// device than `device`.
+    /// `clients` are samples of the targets of replies; if there are none, a distant Internet address is
+    /// used. The reverse path filter is loosened only if replies leave by a device other than `device`.
     pub fn prepare_hold(
         &mut self,
         record: &mut Record,
@@ -96,7 +95,7 @@ impl Netif {
 
     /// Makes the changes that `record` notes. Idempotent.
     pub fn hold(&mut self, record: &Record) -> Result<(), Error> {
-        // Settings first: an address must not be answered for, not even once.
+        // Settings first, so that no ARP request for an address is ever answered.
         for setting in &record.settings {
             let now = sysctl::read(setting.knob, &setting.device)?;
             if now.is_some_and(|now| now < setting.ours) {
@@ -110,9 +109,9 @@ impl Netif {
         Ok(())
     }
 
-    /// What is not as [`Netif::hold`] makes it, of all that `record` notes, for people: addresses and
-    /// settings. `vips` must be held silently on `device` even where nothing had to be changed for
-    /// that.
+    /// Returns what differs from the state that [`Netif::hold`] establishes, of all that `record` notes, for
+    /// people: addresses and settings. `vips` must be held on `device` without answers to ARP even if no
+    /// change was needed for that.
     pub fn missing(
         &mut self,
         record: &Record,
@@ -145,8 +144,8 @@ impl Netif {
         Ok(missing)
     }
 
-    /// Removes one address that `record` notes, from the machine and the record. Settings stay for
-    /// the others.
+    /// Removes one address that `record` notes, from the machine and the record. Settings stay, for the other
+    /// addresses.
     pub fn undo_vip(&mut self, record: &mut Record, vip: IpAddr) -> Result<(), Error> {
         while let Some(at) = record.addresses.iter().position(|added| added.vip == vip) {
             self.undo_address(&record.addresses[at])?;
@@ -155,9 +154,9 @@ impl Netif {
         Ok(())
     }
 
-    /// Reverts all changes that `record` notes, and removes each from the record. A setting that
-    /// was changed since is left alone, and so are devices that are gone. Continues after a
-    /// failure; the first is returned, and failed changes stay noted.
+    /// Reverts all changes that `record` notes, and removes each from the record. A setting that was changed
+    /// since is left alone, and so are devices that no longer exist. Continues after a failure; the first is
+    /// returned, and failed changes stay noted.
     pub fn undo(&mut self, record: &mut Record) -> Result<(), Error> {
         let mut first_failure = None;
         let mut is_done = |done: Result<(), Error>| match done {
@@ -168,8 +167,7 @@ impl Netif {
             }
         };
         record.addresses.retain(|added| !is_done(self.undo_address(added)));
-        // Settings last, for the reason given above; and none while an address
-        // could not be taken away.
+        // Settings last, for the reason given in `hold`; and none while an address could not be removed.
         if record.addresses.is_empty() {
             record.settings.retain(|setting| !is_done(undo_setting(setting)));
         }

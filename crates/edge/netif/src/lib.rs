@@ -8,7 +8,7 @@
 //! - [`provoke_rst`]: makes clients of a dead machine receive an RST.
 //! - [`check`]: finds the usual misconfigurations of direct dispatch, as sentences.
 //!
-//! All calls block briefly and there are no background tasks. The doc of each call names the
+//! All calls block briefly and there are no background tasks. The documentation of each call names the
 //! capabilities that it needs; without them it fails with [`Error::Privilege`].
 //!
 //! Invariants: only the addresses, settings and devices that the caller names are changed; nothing

@@ -2,44 +2,46 @@
 
 use std::time::Duration;
 
-/// One read of a netlink socket, in bytes: the kernel fits its answers to the reader's buffer, and
+/// Size of one read from a netlink socket, in bytes: the kernel fits its answers to the reader's buffer, and
 /// uses at most 32 KiB of it.
 pub(crate) const ANSWER_BYTES_MAX: usize = 64 * 1024;
 
-/// Timeout for one part of the kernel's answer. The kernel answers within the call; the bound
-/// excludes an endless wait.
+/// Timeout for one part of the kernel's answer. The kernel answers within the call; the limit prevents an
+/// endless wait.
 pub(crate) const ANSWER_WAIT_MAX: Duration = Duration::from_secs(5);
 
-/// Restarts of a listing because devices or addresses changed meanwhile.
+/// Maximum number of restarts of a listing because devices or addresses changed meanwhile.
 pub(crate) const LISTINGS_MAX: u32 = 8;
 
 /// Bytes of a frame that are parsed: a neighbour advertisement with its options is 86 bytes; other
 /// relevant frames are shorter.
 pub(crate) const FRAME_BYTES_MAX: usize = 512;
 
-/// Frames that one call takes from a socket before it returns: a flood of ARP on the segment must
-/// not block netguard.
+/// Maximum number of frames that one call reads from a socket before it returns: a flood of ARP on the
+/// segment must not block netguard.
 pub(crate) const FRAMES_PER_LOOK_MAX: usize = 256;
 
-/// Clients that are probed in a burst, before a pause: the capacity of a link's queue.
+/// Clients that are probed in a burst before a pause: the capacity of a link's queue.
 pub(crate) const PROVOKED_AT_ONCE: usize = 500;
 
-/// Pause between two bursts: in all, 50,000 clients in a second at most, whose answers are as many
+/// Pause between two bursts: it limits the rate to 50,000 clients a second, whose answers are as many
 /// packets.
 pub(crate) const PROVOKE_PAUSE: Duration = Duration::from_millis(10);
 
-/// Times that each client is probed: the first answer may go to a node that does not know of the
-/// failure yet, and hands it on to the failed one.
+/// Number of times that each client is probed: the first answer may be steered to a node that has not learned
+/// of the failure yet, and hands it on to the failed one.
 pub(crate) const PROVOKE_ROUNDS: u32 = 2;
 
-/// Pause between two rounds: Linux answers one such segment in 500 ms (`tcp_invalid_ratelimit`).
+/// Pause between two rounds: Linux answers one such segment per 500 ms (`tcp_invalid_ratelimit`).
 pub(crate) const PROVOKE_AGAIN: Duration = Duration::from_millis(700);
 
-/// Probes for an address before silence counts as an answer (RFC 5227 section 1.1, `PROBE_NUM`).
+/// Number of probes for an address before silence means that nobody has it (RFC 5227 section 1.1,
+/// `PROBE_NUM`).
 pub(crate) const PROBES: u32 = 3;
 
-/// Options of one neighbour discovery message that are parsed; real messages have one or two.
+/// Maximum number of options of one neighbour discovery message that are parsed; real messages have one or
+/// two.
 pub(crate) const OPTIONS_MAX: usize = 16;
 
-/// Length of a device's name, in bytes (`IFNAMSIZ` of linux/if.h, less the NUL).
+/// Maximum length of a device's name, in bytes (`IFNAMSIZ` of linux/if.h, less the NUL).
 pub(crate) const DEVICE_NAME_BYTES_MAX: usize = 15;

@@ -4,18 +4,18 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A hardware address.
+/// The hardware address of an Ethernet device.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct MacAddr(pub [u8; 6]);
 
 impl MacAddr {
     /// Broadcast: all machines on the segment.
     pub const BROADCAST: Self = Self([0xff; 6]);
-    /// The unknown address in probes.
+    /// The unspecified address, as in probes.
     pub const UNKNOWN: Self = Self([0; 6]);
 
-    /// Whether it can be the address of one machine: neither multicast (lowest bit of the first
-    /// byte) nor all zero.
+    /// Whether it can be the address of one machine: neither multicast (lowest bit of the first byte) nor all
+    /// zeros.
     pub fn is_single(self) -> bool {
         self.0[0] & 1 == 0 && self != Self::UNKNOWN
     }

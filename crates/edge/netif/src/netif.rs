@@ -3,8 +3,8 @@
 use crate::error::Error;
 use crate::netlink::Netlink;
 
-/// The network of this machine: that of the calling thread's namespace at the time of opening. Use
-/// it from there only, since settings and offloads are looked up in the caller's namespace.
+/// A handle to the network of this machine, that of the calling thread's namespace at the time of opening. It
+/// must be used in that namespace only, since settings and offloads are looked up in the caller's.
 ///
 /// Every call waits for the kernel, which answers immediately.
 #[derive(Debug)]

@@ -34,7 +34,7 @@ impl Netlink {
         Ok(Self { socket, sequence: 0, buffer: vec![0; ANSWER_BYTES_MAX] })
     }
 
-    /// All objects that match `question`. Restarts if something changed meanwhile.
+    /// Returns all objects that match `question`. Restarts the listing if something changed meanwhile.
     pub(crate) fn list(
         &mut self,
         action: &str,
@@ -50,7 +50,7 @@ impl Netlink {
         Err(Error::Answer { action: action.to_owned(), detail })
     }
 
-    /// Executes one request; `flags` are added to request and acknowledgement.
+    /// Executes one request; `flags` are set in addition to those for a request with acknowledgement.
     pub(crate) fn ask(
         &mut self,
         action: &str,
@@ -88,14 +88,13 @@ pub(crate) fn raw_socket() -> io::Result<Socket> {
 /// The parts of an answer received so far.
 struct NetlinkReply {
     messages: Vec<RouteNetlinkMessage>,
-    /// Nothing changed during the kernel's listing.
+    /// Whether nothing changed during the kernel's listing.
     is_whole: bool,
     is_done: bool,
 }
 
 impl NetlinkReply {
-    /// Parses the messages of one datagram. Answers to an earlier request (one that timed out) are
-    /// skipped.
+    /// Parses the messages of one datagram. Answers to an earlier request, which timed out, are skipped.
     fn take(&mut self, action: &str, sequence: u32, mut datagram: &[u8]) -> Result<(), Error> {
         let unclear = |detail: String| Error::Answer { action: action.to_owned(), detail };
         while !datagram.is_empty() && !self.is_done {

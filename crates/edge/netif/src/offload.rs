@@ -16,14 +16,14 @@ const ETHTOOL_GGRO: u32 = 0x2b;
 /// Work that a device does for the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offloads {
-    /// Packets leave the kernel without checksums; the device fills them in. A veth does not: a
-    /// reader of raw frames at its other end sees wrong ones.
+    /// Packets leave the kernel without checksums, and the device fills them in. A veth does not: a reader of
+    /// raw frames at its other end sees wrong ones.
     pub tx_checksum: bool,
-    /// Received packets are merged before the network stack sees them.
+    /// Received packets are merged before they reach the network stack.
     pub receive_joining: bool,
 }
 
-/// The offloads of `device`; `None` if it does not support the query, as `lo`.
+/// Returns the offloads of `device`; `None` if it does not support the query, such as `lo`.
 pub fn offloads(device: &Device) -> Result<Option<Offloads>, Error> {
     let ask = |command| {
         let refused = |cause| {
@@ -41,7 +41,7 @@ pub fn offloads(device: &Device) -> Result<Option<Offloads>, Error> {
         .map(|(tx_checksum, receive_joining)| Offloads { tx_checksum, receive_joining }))
 }
 
-/// Leaves the checksums of packets sent by `device` to the kernel (`false`) or to the device.
+/// Has the checksums of packets sent by `device` computed by the kernel (`false`) or the device.
 #[cfg(test)]
 pub(crate) fn set_tx_checksum(device: &Device, is_on: bool) -> Result<(), Error> {
     let switched = ethtool(&device.name, ETHTOOL_STXCSUM, u32::from(is_on));
@@ -61,9 +61,9 @@ struct Value {
 fn ethtool(name: &str, command: u32, data: u32) -> io::Result<u32> {
     let socket = Socket::new(Domain::IPV4, Type::DGRAM, None)?;
     let mut value = Value { command, data };
-    // SAFETY: all zero is a valid `ifreq`: an empty name and a null pointer.
+    // SAFETY: all zeros is a valid `ifreq`: an empty name and a null pointer.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    // One byte stays zero: the name's end.
+    // One byte must stay zero to terminate the name.
     if name.len() >= request.ifr_name.len() {
         return Err(io::ErrorKind::InvalidInput.into());
     }
@@ -71,8 +71,8 @@ fn ethtool(name: &str, command: u32, data: u32) -> io::Result<u32> {
         *to = from as libc::c_char;
     }
     request.ifr_ifru.ifru_data = (&raw mut value).cast();
-    // SAFETY: the name ends within its array, and `value` outlives the call and
-    // is what each of the three commands reads and writes.
+    // SAFETY: the name is terminated within its array, and `value` outlives the call and is what each of the
+    // three commands reads and writes.
     let status = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL as _, &mut request) };
     if status == 0 { Ok(value.data) } else { Err(io::Error::last_os_error()) }
 }

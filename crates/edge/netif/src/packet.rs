@@ -9,7 +9,7 @@ use crate::device::Device;
 use crate::error::{Error, NET_RAW};
 use crate::mac::MacAddr;
 
-/// Receives one type of frames of one device, without waiting.
+/// Receives one type of frames on one device, without waiting.
 #[derive(Debug)]
 pub(crate) struct PacketSocket {
     socket: Socket,
@@ -17,15 +17,15 @@ pub(crate) struct PacketSocket {
 }
 
 impl PacketSocket {
-    /// Opens a socket for frames of `ether_type` that `filter` passes.
+    /// Opens a socket for frames of `ether_type` that `filter` accepts.
     pub(crate) fn open(
         device: &Device,
         ether_type: u16,
         filter: &[SockFilter],
     ) -> Result<Self, Error> {
         let open = || -> io::Result<_> {
-            // Without a protocol it receives nothing until it is bound, so no
-            // frame of another device and none that the filter has not seen.
+            // Without a protocol it receives nothing until it is bound: no frame of another device, and none
+            // that has not passed the filter.
             let socket = Socket::new(Domain::PACKET, Type::RAW, None)?;
             socket.set_nonblocking(true)?;
             if !filter.is_empty() {
@@ -41,7 +41,7 @@ impl PacketSocket {
         Ok(socket)
     }
 
-    /// The device's current hardware address; those of bonds change.
+    /// The device's current hardware address, which changes for bonds.
     pub(crate) fn mac(&self) -> Result<MacAddr, Error> {
         let action = || format!("read the hardware address of {}", self.device);
         match self.socket.local_addr() {
@@ -56,12 +56,12 @@ impl PacketSocket {
         sent.map(drop).map_err(|cause| Error::refused(action(), NET_RAW, cause))
     }
 
-    /// The next frame's length, truncated to the buffer's; `None` if none is waiting.
+    /// Receives the next frame, truncated to the buffer's length; returns its length, or `None` if none is
+    /// waiting.
     pub(crate) fn receive(&self, buffer: &mut [u8]) -> Result<Option<usize>, Error> {
         match (&self.socket).read(buffer) {
             Ok(len) => Ok(Some(len)),
-            // Said once when the device goes down; after it came up, frames
-            // come again.
+            // Reported once when the device goes down; frames are received again when it is up.
             Err(cause) if cause.raw_os_error() == Some(libc::ENETDOWN) => Ok(None),
             Err(cause) if cause.kind() == io::ErrorKind::WouldBlock => Ok(None),
             Err(cause) => {
@@ -78,12 +78,12 @@ impl AsFd for PacketSocket {
     }
 }
 
-/// All frames of `ether_type` on the device with this number.
+/// The address of all frames of `ether_type` on the device with this index.
 #[expect(unsafe_code, reason = "socket2 has no type for these addresses; justified in place")]
 fn address(index: u32, ether_type: u16) -> io::Result<SockAddr> {
     let index = i32::try_from(index).map_err(io::Error::other)?;
-    // SAFETY: `storage` is zeroed and as large as any address; as much of it as
-    // `len` says is made a `sockaddr_ll`, whose every bit pattern is valid.
+    // SAFETY: `storage` is zeroed and as large as any address; the first `len` bytes are used as a
+    // `sockaddr_ll`, for which every bit pattern is valid.
     let ((), address) = unsafe {
         SockAddr::try_init(|storage, len| {
             let address = &mut *storage.cast::<libc::sockaddr_ll>();
@@ -97,7 +97,7 @@ fn address(index: u32, ether_type: u16) -> io::Result<SockAddr> {
     Ok(address)
 }
 
-/// The hardware address in a bound socket's address, if it is Ethernet's.
+/// The hardware address in a bound socket's address, if the device is an Ethernet device.
 #[expect(unsafe_code, reason = "socket2 has no type for these addresses; justified in place")]
 fn mac(address: &SockAddr) -> Option<MacAddr> {
     if address.family() != libc::AF_PACKET as libc::sa_family_t {

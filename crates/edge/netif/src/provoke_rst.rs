@@ -8,8 +8,8 @@
 //!     |                                  |<-- RST, just as expected | that has no such
 //! ```
 //!
-//! A waiting client sends nothing, so no other machine knows a sequence number that it would accept
-//! (RFC 5961 section 3). The acknowledgment makes it send one.
+//! A waiting client sends nothing, so no other machine knows a sequence number that it would accept (RFC 5961
+//! section 3). The acknowledgment makes it send one.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -23,18 +23,18 @@ use crate::limits::{PROVOKE_AGAIN, PROVOKE_PAUSE, PROVOKE_ROUNDS, PROVOKED_AT_ON
 /// Two sequence numbers so far apart that no window contains both.
 const SEQUENCES: [u32; 2] = [0, 1 << 31];
 
-/// Outcome of a round.
+/// The outcome of a round.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProvokedClients {
-    /// Clients that a segment was sent to.
+    /// Clients to which a segment was sent.
     pub asked: u64,
-    /// Clients that this machine could not send to.
+    /// Clients to which this machine could not send.
     pub failed: u64,
 }
 
-/// Provokes an RST for each of these connections to `service`, an address of this machine: the
-/// client answers with the sequence number that it expects, and the answer is reset. Takes a second
-/// for 50,000 of them. Needs CAP_NET_RAW.
+/// Provokes an RST for each of these connections to `service`, an address of this machine: the client answers
+/// with the sequence number that it expects, and the answer is reset. Takes a second for 50,000 connections.
+/// Needs CAP_NET_RAW.
 pub fn provoke_rst(service: SocketAddr, clients: &[SocketAddr]) -> Result<ProvokedClients, Error> {
     let socket = open(service.ip()).map_err(|cause| {
         Error::refused(format!("open a raw socket at {}", service.ip()), NET_RAW, cause)
@@ -66,7 +66,7 @@ fn ask_all(socket: &Socket, service: SocketAddr, clients: &[SocketAddr]) -> Prov
 fn open(source: IpAddr) -> io::Result<Socket> {
     let domain = if source.is_ipv4() { Domain::IPV4 } else { Domain::IPV6 };
     let socket = Socket::new(domain, Type::RAW, Some(Protocol::TCP))?;
-    // It would get a copy of every TCP packet of this machine: take none.
+    // Without a filter it would receive a copy of every TCP packet of this machine.
     let nothing = [SockFilter::new(libc::BPF_RET as u16 | libc::BPF_K as u16, 0, 0, 0)];
     socket.attach_filter(&nothing)?;
     socket.bind(&SocketAddr::new(source, 0).into())?;
@@ -74,7 +74,7 @@ fn open(source: IpAddr) -> io::Result<Socket> {
 }
 
 fn ask(socket: &Socket, service: SocketAddr, client: SocketAddr) -> io::Result<()> {
-    // Raw sockets know no ports; IPv6 ones refuse them.
+    // Raw sockets have no ports; those of IPv6 refuse them.
     let to = SocketAddr::new(client.ip(), 0).into();
     for sequence in SEQUENCES {
         let ends = ((service.ip(), service.port()), (client.ip(), client.port()));

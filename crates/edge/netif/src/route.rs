@@ -21,8 +21,8 @@ pub struct Route {
 }
 
 impl Netif {
-    /// The route of a packet to `to`, from the address `from` of this machine if given. `None` if
-    /// there is no route, or one that refuses.
+    /// Returns the route of a packet to `to`, from this machine's address `from` if given. `None` if there is
+    /// no route, or one that refuses packets.
     pub fn route(&mut self, to: IpAddr, from: Option<IpAddr>) -> Result<Option<Route>, Error> {
         let question = RouteNetlinkMessage::GetRoute(question(to, from));
         let answers = match self.netlink.ask(&format!("find the route to {to}"), 0, &question) {
@@ -80,15 +80,15 @@ fn ip(address: &RouteAddress) -> Option<IpAddr> {
     }
 }
 
-/// The address that stands for the Internet in route lookups; nothing is sent there. It is the root
-/// name server A: an address that no router treats as bogus.
+/// The address that represents the Internet in route lookups; nothing is sent to it. It is that of the root
+/// name server A, which no router treats as bogus.
 const FAR_AWAY: [IpAddr; 2] = [
     IpAddr::V4(Ipv4Addr::new(198, 41, 0, 4)),
     IpAddr::V6(Ipv6Addr::new(0x2001, 0x503, 0xba3e, 0, 0, 0, 2, 0x30)),
 ];
 
-/// Targets of replies in the family of `vip`: the addresses in `clients`, or a distant one if there
-/// is none.
+/// Returns the targets of replies in the family of `vip`: the addresses in `clients`, or a distant one if
+/// there are none.
 pub(crate) fn clients_of(vip: IpAddr, clients: &[IpAddr]) -> Vec<IpAddr> {
     let of_family = |all: &[IpAddr]| -> Vec<IpAddr> {
         all.iter().copied().filter(|ip| ip.is_ipv4() == vip.is_ipv4()).collect()
@@ -104,7 +104,7 @@ pub(crate) fn family(ip: IpAddr) -> AddressFamily {
     }
 }
 
-/// Length of the prefix that is one address, in bits.
+/// Length of the prefix of a single address, in bits.
 pub(crate) fn host_prefix_bits(ip: IpAddr) -> u8 {
     match ip {
         IpAddr::V4(_) => 32,

@@ -1,8 +1,8 @@
-//! The three IPv4 settings that decide which machine answers ARP for a virtual address (Linux,
+//! The three IPv4 settings that determine which machine answers ARP for a virtual address (Linux,
 //! `Documentation/networking/ip-sysctl.rst`).
 //!
-//! Each exists for every device and for `all`; the larger of the two is in force. IPv6 needs none
-//! of them: there a device answers for its own addresses only.
+//! Each exists for every device and for `all`; the larger value is in force. IPv6 needs none of them: there a
+//! device answers for its own addresses only.
 
 use std::fs;
 use std::io;
@@ -24,13 +24,13 @@ pub(crate) enum Knob {
     /// `arp_announce`: 0 sends ARP requests with any address of the machine as sender, 2 with the
     /// best of the device.
     ArpAnnounce,
-    /// `rp_filter`: 1 drops packets that arrive by another device than replies would leave by, 2
-    /// only those whose source has no route at all.
+    /// `rp_filter`: 1 drops packets that arrive by a device other than that of the route back, 2 only those
+    /// whose source is not reachable at all.
     RpFilter,
 }
 
 impl Knob {
-    /// Its name for operators, as `sysctl` takes it.
+    /// Its name for operators, in the form of `sysctl`.
     pub(crate) fn name(self, device: &str) -> String {
         format!("net.ipv4.conf.{device}.{}", self.file())
     }
@@ -43,7 +43,7 @@ impl Knob {
         }
     }
 
-    /// The only function that maps a name to a path below /proc/sys.
+    /// The only function that maps a device's name to a path below /proc/sys.
     fn path(self, device: &str) -> Result<String, Error> {
         if !is_device_name(device) {
             return Err(Error::NotADeviceName { name: device.to_owned() });
@@ -61,7 +61,7 @@ fn is_device_name(name: &str) -> bool {
         && name.bytes().all(is_plain)
 }
 
-/// The value for `device`; `None` if there is no such device.
+/// Returns the value for `device`; `None` if there is no such device.
 pub(crate) fn read(knob: Knob, device: &str) -> Result<Option<i32>, Error> {
     let refused = |cause| Error::refused(format!("read {}", knob.name(device)), NET_ADMIN, cause);
     match fs::read_to_string(knob.path(device)?) {
@@ -84,7 +84,7 @@ pub(crate) fn in_force(knob: Knob, device: &str) -> Result<i32, Error> {
 pub(crate) fn write(knob: Knob, device: &str, value: i32) -> Result<(), Error> {
     let action = format!("set {} = {value}", knob.name(device));
     match fs::write(knob.path(device)?, value.to_string()) {
-        // Files say so by EACCES.
+        // Files report missing privileges by EACCES.
         Err(cause) if cause.kind() == io::ErrorKind::PermissionDenied => {
             Err(Error::Privilege { action, capability: NET_ADMIN })
         }

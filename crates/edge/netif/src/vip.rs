@@ -16,13 +16,12 @@ use crate::netif::Netif;
 use crate::route::{family, host_prefix_bits};
 use crate::sysctl::{self, Knob};
 
-/// A lifetime without end, in seconds (RFC 4861 section 4.6.2).
+/// An infinite lifetime, in seconds (RFC 4861 section 4.6.2).
 const FOREVER_S: u32 = u32::MAX;
 
 impl Netif {
-    /// Adds `vip` to `device`, as a dispatcher does on its segment's device. Returns whether it
-    /// was added; false if the device already has it, with any prefix length, and then nothing is
-    /// changed.
+    /// Adds `vip` to `device`, as a dispatcher does on its segment's device. Returns whether it was added: if
+    /// the device already has it, with any prefix length, nothing is changed.
     pub fn claim(&mut self, device: &Device, vip: IpAddr) -> Result<bool, Error> {
         check_vip(vip)?;
         if self.device_at(device.index)?.has(vip) {
@@ -31,8 +30,8 @@ impl Netif {
         self.add(device, vip)
     }
 
-    /// Adds each of `vips` that `device` does not have. A failure does not stop the others: returns
-    /// those that `device` has now, and the first failure.
+    /// Adds each of `vips` that `device` does not have. A failure does not stop the others: returns the
+    /// addresses that `device` has now, and the first failure.
     pub fn claim_all(
         &mut self,
         device: &Device,
@@ -57,9 +56,9 @@ impl Netif {
         released.fold(Ok(()), Result::and)
     }
 
-    /// Lets `device` ask for hardware addresses by ARP as the machine itself, whatever address the
-    /// packet is from that waits for the answer. The receiver takes the sender's address
-    /// for an announcement, and a virtual address is announced when it is time for that. Stays so.
+    /// Has `device` send ARP requests with the machine's own address as sender, even on behalf of a packet
+    /// from another address. Receivers take the sender's address for an announcement, and virtual addresses
+    /// are announced at certain times only. Is not reverted.
     pub fn ask_as_itself(&self, device: &Device) -> Result<(), Error> {
         match sysctl::in_force(Knob::ArpAnnounce, &device.name)? {
             ..2 => sysctl::write(Knob::ArpAnnounce, &device.name, 2),
@@ -80,8 +79,8 @@ impl Netif {
         }
     }
 
-    /// Removes `vip` from `device`: the /32 or /128 that [`Netif::claim`] added, and no other.
-    /// Returns whether it was there.
+    /// Removes `vip` from `device`: only the /32 or /128 that [`Netif::claim`] adds. Returns whether it was
+    /// there.
     pub fn release(&mut self, device: &Device, vip: IpAddr) -> Result<bool, Error> {
         check_vip(vip)?;
         let action = format!("take {vip} from {}", device.name);
@@ -106,10 +105,10 @@ pub(crate) fn check_vip(vip: IpAddr) -> Result<(), Error> {
     Ok(())
 }
 
-/// `vip` as an address of its own. The kernel must not choose it as the source of local
-/// connections, whose replies would be steered to some node: IPv4 on `lo` has host scope, IPv6 is
-/// deprecated from the beginning (RFC 6724 section 5, rule 3). No duplicate address detection: it
-/// would disable the address for a second, and the caller probes for other owners itself.
+/// `vip` as a host address. The kernel must not choose it as the source of local connections, whose replies
+/// would be steered to some node: IPv4 on `lo` has host scope, IPv6 is deprecated from the beginning (RFC
+/// 6724 section 5, rule 3). No duplicate address detection: it would disable the address for a second, and
+/// the caller probes for other owners itself.
 fn host_address(device: &Device, vip: IpAddr) -> AddressMessage {
     let mut message = AddressMessage::default();
     message.header.family = family(vip);

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use skep_wire::seal::OpenError;
 
-/// Counters of one socket; read from any thread.
+/// Counters of one socket, readable from any thread.
 #[derive(Debug, Default)]
 pub struct Counts {
     sent: AtomicU64,
@@ -15,20 +15,20 @@ pub struct Counts {
     packets: [AtomicU64; PacketRefusal::ALL.len()],
 }
 
-/// Why a packet is dropped before its seal is looked at.
+/// Why a packet is dropped before its seal is verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PacketRefusal {
-    /// Its IP header is none, or does not fit its length.
+    /// Its IP header is invalid, or does not match its length.
     Header,
-    /// It comes from an address that no machine has.
+    /// Its source is not an address of any machine in the config.
     Source,
 }
 
 impl PacketRefusal {
-    /// All of them, in the order of their numbers (`as usize`).
+    /// All reasons, in the order of their numbers (`as usize`).
     pub const ALL: &'static [Self] = &[Self::Header, Self::Source];
 
-    /// Its name in metrics.
+    /// The name in metrics.
     pub fn name(self) -> &'static str {
         match self {
             Self::Header => "header",
@@ -43,7 +43,7 @@ impl Counts {
         self.sent.load(Ordering::Relaxed)
     }
 
-    /// Datagrams that the kernel refused: no route, no room.
+    /// Datagrams that the kernel refused: no route, or no room.
     pub fn unsent(&self) -> u64 {
         self.unsent.load(Ordering::Relaxed)
     }
@@ -58,12 +58,12 @@ impl Counts {
         self.hellos.load(Ordering::Relaxed)
     }
 
-    /// Datagrams refused for that reason.
+    /// Datagrams refused for this reason.
     pub fn refused(&self, reason: OpenError) -> u64 {
         self.refused[reason as usize].load(Ordering::Relaxed)
     }
 
-    /// Packets dropped for that reason, before their seals were looked at.
+    /// Packets dropped for this reason, before their seals were verified.
     pub fn dropped(&self, reason: PacketRefusal) -> u64 {
         self.packets[reason as usize].load(Ordering::Relaxed)
     }

@@ -1,13 +1,14 @@
-//! The socket of LCCP: the messages by which machines hand connections off.
+//! The socket of LCCP: the messages by which machines hand off connections.
 //!
-//! A message is the body of one sealed datagram. Datagrams are IP packets of a protocol of their own (as in the paper,
-//! LCCP stands directly on IP), through a raw socket that netguard opens; or UDP. The
-//! caller retransmits what is lost.
+//! A message is the body of one sealed datagram. Datagrams are IP packets of a separate protocol (as in the
+//! paper, LCCP is directly on top of IP), through a raw socket that netguard opens; or UDP. Lost messages are
+//! retransmitted by the caller.
 //!
 //! The socket never waits; [`Readiness`](crate::Readiness) does, in a runtime.
 //!
-//! Invariants: as those of [`Socket`](crate::Socket); packets that come from other addresses than those of the config are
-//! dropped unseen; a datagram of one of the two sockets is never taken by the other, as their channels differ.
+//! Invariants: as those of [`Socket`](crate::Socket); packets from addresses that are not in the config are
+//! dropped unread; a datagram for one of the two sockets is never accepted by the other, as their channels
+//! differ.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -27,13 +28,13 @@ use crate::limits::LCCP_BATCH_DATAGRAMS_MAX;
 use crate::sealed::{OpenedBody, Sealed, SendError, Transport, is_of_no_matter};
 use crate::socket::{BindError, prepare};
 
-/// Number of the IP protocol: one for experiments (RFC 3692; IANA), as LCCP has none of its own.
+/// Number of the IP protocol: one for experiments (RFC 3692; IANA), as LCCP has no number of its own.
 pub const LCCP_PROTOCOL: u8 = 253;
 
-/// Longest header of an IPv4 packet, in bytes (RFC 791, 3.1).
+/// Maximum length of an IPv4 header, in bytes (RFC 791, 3.1).
 const IPV4_HEADER_BYTES_MAX: usize = 60;
 
-/// What carries LCCP.
+/// The transport of LCCP.
 #[derive(Debug)]
 pub enum LccpTransport {
     /// A raw socket of [`LCCP_PROTOCOL`], bound to this machine's address.
@@ -42,7 +43,7 @@ pub enum LccpTransport {
     Udp(SocketAddr),
 }
 
-/// Identity of the socket.
+/// The identity of the socket's machine.
 #[derive(Clone, Debug)]
 pub struct LccpSettings {
     pub key: Key,
@@ -64,12 +65,12 @@ pub struct LccpReceived {
     pub body: Vec<u8>,
 }
 
-/// How a call ended.
+/// How a call of [`LccpSocket::receive`] ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LccpBatch {
-    /// Nothing is left: wait until the socket is readable.
+    /// Nothing is left: the caller waits until the socket is readable.
     Drained,
-    /// There may be more. Let others have their turn, then call again.
+    /// There may be more: the caller lets other tasks run, then calls again.
     Full,
 }
 
@@ -81,14 +82,14 @@ pub struct LccpSocket {
     buffer: Box<[u8; BUFFER_BYTES]>,
 }
 
-/// One byte more than the longest packet, which shows that a datagram is too long.
+/// One byte longer than the longest packet, to detect datagrams that are too long.
 const BUFFER_BYTES: usize = IPV4_HEADER_BYTES_MAX + DATAGRAM_BYTES_MAX + 1;
 
 impl LccpSocket {
-    /// Takes the raw socket, or opens one of UDP.
+    /// Takes over the raw socket, or opens a UDP socket.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's error.
     pub fn open(transport: LccpTransport, settings: &LccpSettings) -> Result<Self, BindError> {
         let carrier = match transport {
             LccpTransport::Raw(raw) => Carrier::raw(raw.into()),
@@ -103,17 +104,17 @@ impl LccpSocket {
         })
     }
 
-    /// The listening address. That of a raw socket has no port.
+    /// The listening address; a raw socket has no port.
     pub fn address(&self) -> SocketAddr {
         self.sealed.transport.address
     }
 
-    /// This machine.
+    /// The id of this machine.
     pub fn own(&self) -> PeerId {
         self.sealed.own()
     }
 
-    /// When this process was started, as the seals say: greater with every start.
+    /// The incarnation in the seals of this process: greater with every start.
     pub fn incarnation(&self) -> u64 {
         self.sealed.incarnation()
     }
@@ -122,14 +123,14 @@ impl LccpSocket {
         Arc::clone(&self.sealed.counts)
     }
 
-    /// Sets the address of a machine; a raw socket has no use for the port.
+    /// Sets the address of a machine; a raw socket ignores the port.
     pub fn set_peer(&mut self, name: &str, address: SocketAddr) {
         self.sealed.set_peer(name, address);
         self.sources = self.sealed.addresses().collect();
     }
 
-    /// Says hello, so that later messages to that machine are live: the first one after a start of either is
-    /// not heard, but answered.
+    /// Sends a hello, so that later messages to that machine are live: the first datagram after a restart of
+    /// either is answered, but not delivered.
     ///
     /// # Errors
     /// Why nothing was sent.
@@ -140,16 +141,16 @@ impl LccpSocket {
     /// Sends a message, of at most [`BODY_BYTES_MAX`](skep_wire::seal::BODY_BYTES_MAX) bytes. Delivery is
     /// not guaranteed.
     ///
-    /// # Errors
+    /// Why the message was not sent.
     /// Why it was not sent.
     pub fn send(&mut self, to: PeerId, body: &[u8]) -> Result<(), SendError> {
         self.sealed.send(to, body)
     }
 
-    /// Adds what has come to `received`, of a bounded number of datagrams, without waiting.
+    /// Receives messages of a bounded number of datagrams into `received`, without waiting.
     ///
     /// # Errors
-    /// The system's: the socket is of no more use.
+    /// The system's error: the socket is unusable.
     pub fn receive(&mut self, received: &mut Vec<LccpReceived>) -> io::Result<LccpBatch> {
         for _ in 0..LCCP_BATCH_DATAGRAMS_MAX {
             match self.sealed.transport.receive(&mut self.buffer[..]) {
@@ -164,7 +165,7 @@ impl LccpSocket {
         Ok(LccpBatch::Full)
     }
 
-    /// Checks the packet in the buffer.
+    /// Checks the packet in the buffer, and opens its datagram.
     fn judge(&mut self, bytes: usize, source: IpAddr) -> Option<LccpReceived> {
         let dropped = |counts: &Counts, reason| {
             counts.count_dropped(reason);
@@ -186,7 +187,7 @@ impl LccpSocket {
     }
 }
 
-/// For the wait until something has come.
+/// For waiting until the socket is readable.
 impl AsFd for LccpSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.sealed.transport.socket.as_fd()
@@ -199,7 +200,7 @@ impl fmt::Debug for LccpSocket {
     }
 }
 
-/// A socket of one of the two kinds.
+/// A socket of one of the kinds below.
 struct Carrier {
     socket: socket2::Socket,
     address: SocketAddr,
@@ -208,9 +209,9 @@ struct Carrier {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum CarrierKind {
-    /// Gives packets with their IP headers (raw(7)).
+    /// Returns packets with their IP headers (raw(7)).
     RawV4,
-    /// Gives them without (ipv6(7)).
+    /// Returns packets without headers (ipv6(7)).
     RawV6,
     Udp,
 }
@@ -220,7 +221,7 @@ impl Carrier {
         let unknown = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
         let fault = |address| move |error| BindError { address, error };
         let mut address = local_address(&socket).map_err(fault(unknown))?;
-        // The kernel fills in the protocol.
+        // The kernel reports the protocol as the port.
         address.set_port(0);
         prepare(&socket, address).map_err(fault(address))?;
         let kind = if address.is_ipv4() { CarrierKind::RawV4 } else { CarrierKind::RawV6 };
@@ -242,7 +243,7 @@ impl Carrier {
     fn receive(&self, buffer: &mut [u8]) -> io::Result<(usize, IpAddr)> {
         let (bytes, _, source) = recvfrom(&self.socket, buffer, RecvFlags::DONTWAIT)?;
         let source = source.and_then(|source| SocketAddr::try_from(source).ok());
-        // Without one it is nobody's.
+        // A packet without a source is not from any machine.
         Ok((bytes, source.map_or(Ipv4Addr::UNSPECIFIED.into(), |source| source.ip())))
     }
 }
@@ -250,7 +251,7 @@ impl Carrier {
 impl Transport for Carrier {
     fn transmit(&self, datagram: &[u8], mut address: SocketAddr) -> io::Result<()> {
         if self.kind != CarrierKind::Udp {
-            // In its place the kernel expects the protocol, or nothing.
+            // The kernel expects the protocol or zero in place of the port.
             address.set_port(0);
         }
         self.socket.send_to(datagram, &address.into()).map(drop)
@@ -262,8 +263,8 @@ fn local_address(socket: &socket2::Socket) -> io::Result<SocketAddr> {
     address.ok_or_else(|| io::Error::new(ErrorKind::InvalidInput, "not a socket of IP"))
 }
 
-/// What an IPv4 packet carries: of our protocol, and exactly as long as its header says. Of one that is longer
-/// than the buffer there is what shows that the datagram is too long.
+/// The payload of an IPv4 packet of our protocol that is exactly as long as its header states. If the packet
+/// is longer than the buffer, what is there suffices to detect that the datagram is too long.
 fn datagram_in_ipv4(packet: &[u8]) -> Option<&[u8]> {
     let (fixed, _) = packet.split_first_chunk::<20>()?;
     let header_bytes = usize::from(fixed[0] & 15) * 4;
@@ -279,7 +280,7 @@ fn datagram_in_ipv4(packet: &[u8]) -> Option<&[u8]> {
 mod tests {
     use super::*;
 
-    /// A packet of that length, whose header says otherwise.
+    /// A packet of `bytes` bytes whose header states another length.
     fn packet(first: u8, says_bytes: u16, protocol: u8, bytes: usize) -> Vec<u8> {
         let mut packet = vec![7; bytes];
         let [high, low] = says_bytes.to_be_bytes();

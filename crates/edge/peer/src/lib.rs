@@ -1,15 +1,16 @@
-//! Communication between the machines of a cluster: a UDP socket of sealed datagrams with a thread
-//! of high priority, and the TCP [`stream`]s of the cluster cache.
+//! Communication between the machines of a cluster: a UDP socket of sealed datagrams with a high-priority
+//! thread, and the TCP [`stream`]s of the cluster cache.
 //!
 //! - [`Socket`]: sends and receives [`Message`](skep_wire::message::Message)s.
-//! - [`LccpSocket`]: sends and receives the messages of handoffs, as IP packets of a protocol of their own or by UDP.
+//! - [`LccpSocket`]: sends and receives the messages of handoffs, as IP packets of a separate protocol or by
+//!   UDP.
 //! - [`Waker`]: ends a wait of the socket from another thread.
 //! - [`Counts`]: counters of datagrams sent, received and refused, with reasons.
 //! - [`spawn_heartbeat_thread`]: a thread with the best priority available.
 //! - [`Watchdog`]: finds threads that have panicked or stalled.
 //!
-//! Invariants: every message handed out is authentic, new, and addressed to this incarnation of
-//! this process; no input from the network causes a panic or unbounded growth.
+//! Invariants: every message returned is authentic, new, and addressed to this incarnation of this process;
+//! no input from the network causes a panic or unbounded growth.
 
 mod counts;
 mod lccp;

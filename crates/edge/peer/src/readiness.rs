@@ -1,4 +1,4 @@
-//! When a descriptor has something to read, for tasks of a runtime, while its owner uses it freely.
+//! Readiness of a descriptor for reading, for tasks of a runtime, while its owner uses the descriptor freely.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -11,21 +11,21 @@ use tokio::io::unix::AsyncFd;
 pub struct Readiness(AsyncFd<OwnedFd>);
 
 impl Readiness {
-    /// That of `owner`, in the tokio runtime that this is called in.
+    /// Registers `owner` with the tokio runtime in which this is called.
     ///
     /// # Errors
-    /// The system has no descriptor for it.
+    /// No descriptor is available for the copy.
     #[expect(unsafe_code, reason = "tokio leaves it to the caller that the descriptor stays open")]
     pub fn of(owner: &impl AsFd) -> io::Result<Self> {
         let copy = owner.as_fd().try_clone_to_owned()?;
-        // SAFETY: the descriptor is the runtime's own and stays in it to its end: of what is made here only shared
-        // references are handed out.
+        // SAFETY: the descriptor is a copy owned by the runtime's registration for its whole life; only
+        // shared references to it are given out.
         let registered = unsafe { AsyncFd::register_with_interest(copy, Interest::READABLE) };
         Ok(Self(registered.map_err(io::Error::from)?))
     }
 
-    /// Ready if something may have come since this was ready: all of it is to be read now, since nothing else
-    /// tells of what is left. Ready, too, when the runtime ends.
+    /// Ready if data may have arrived since the last time that it was ready: the caller must then read
+    /// everything, since nothing else reports what is left. Also ready when the runtime ends.
     pub fn poll_taken(&self, context: &mut Context<'_>) -> Poll<()> {
         self.0.poll_read_ready(context).map(|ready| {
             if let Ok(mut ready) = ready {

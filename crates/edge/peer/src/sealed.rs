@@ -1,7 +1,7 @@
-//! What all sockets of datagrams share: the other machines and their addresses, seals, answers to hellos,
-//! counters.
+//! What all datagram sockets have in common: the other machines and their addresses, seals, answers to
+//! hellos, counters.
 //!
-//! Invariant: nothing is sent to an address that was not given for a machine by [`Sealed::set_peer`].
+//! Invariant: nothing is sent to an address that was not set for a machine by [`Sealed::set_peer`].
 
 use std::collections::BTreeMap;
 use std::io;
@@ -17,22 +17,22 @@ use skep_wire::seal::{
 
 use crate::counts::Counts;
 
-/// What carries datagrams.
+/// A transport of datagrams.
 pub(crate) trait Transport {
-    /// Without waiting.
+    /// Sends one datagram without waiting.
     fn transmit(&self, datagram: &[u8], address: SocketAddr) -> io::Result<()>;
 }
 
-/// A message was not sent.
+/// Why a message was not sent.
 #[derive(Debug, thiserror::Error)]
 pub enum SendError {
-    /// The address of that machine is unknown.
+    /// The address of the machine is unknown.
     #[error("no address is known for this machine")]
     Unknown,
     /// The message is too long.
     #[error(transparent)]
     TooLong(#[from] MessageTooLong),
-    /// What is to be one datagram is too long for it.
+    /// The message must fit into one datagram, and is too long for it.
     #[error(transparent)]
     BodyTooLong(#[from] BodyTooLong),
     /// The system refused the message, or a part of it.
@@ -46,11 +46,11 @@ pub enum SendError {
     },
 }
 
-/// An authentic and new body of another machine.
+/// An authentic and new body from another machine.
 pub(crate) struct OpenedBody<'a> {
     pub(crate) from: PeerId,
     pub(crate) stamp: Stamp,
-    /// Empty if it only shows that its sender is alive.
+    /// Empty if the datagram only shows that its sender is alive.
     pub(crate) body: &'a [u8],
 }
 
@@ -96,7 +96,7 @@ impl<T: Transport> Sealed<T> {
         self.peers.remove(&PeerId::of(name));
     }
 
-    /// Of all machines; some may have the same.
+    /// The addresses of all machines; machines may share one.
     pub(crate) fn addresses(&self) -> impl Iterator<Item = IpAddr> {
         self.peers.values().map(|address| address.ip().to_canonical())
     }
@@ -132,7 +132,7 @@ impl<T: Transport> Sealed<T> {
         opened
     }
 
-    /// What was authentic is no message.
+    /// Counts an authentic body that is not a message.
     pub(crate) fn refuse_body(&self) {
         self.counts.count_refused(OpenError::MalformedBody);
     }
@@ -141,7 +141,7 @@ impl<T: Transport> Sealed<T> {
         if let Some(answer) = self.endpoint.take_answer()
             && let Some(&address) = self.peers.get(&answer.to)
         {
-            // An unanswered hello is sent again.
+            // An unanswered hello is repeated by its sender.
             let _ = self.transmit(address, &answer.datagram);
         }
     }
@@ -153,7 +153,7 @@ impl<T: Transport> Sealed<T> {
     }
 }
 
-/// Errors that concern the network or an earlier datagram, not the socket.
+/// Whether an error concerns the network or an earlier datagram, not the socket.
 pub(crate) fn is_of_no_matter(error: &io::Error) -> bool {
     use io::ErrorKind;
     matches!(

@@ -22,10 +22,10 @@ use crate::limits::{
 };
 use crate::sealed::{OpenedBody, Sealed, SendError, Transport, is_of_no_matter};
 
-/// socket(7): the time of the last datagram, as nanoseconds (`linux/sockios.h`).
+/// The receive time of the last datagram, with nanoseconds (socket(7), `linux/sockios.h`).
 const SIOCGSTAMPNS: libc::c_ulong = 0x8907;
 
-/// Identity and address of the socket.
+/// The identity of the socket's machine, and its address.
 #[derive(Clone, Debug)]
 pub struct SocketSettings {
     /// The listening address; port 0 selects a free one.
@@ -43,10 +43,10 @@ pub struct SocketSettings {
 pub struct Received {
     /// The sender.
     pub from: PeerId,
-    /// The sender's sequence; of a long message: that of its last part.
+    /// The sender's stamp; for a long message, that of its last part.
     pub stamp: Stamp,
-    /// When it came to this machine, by the socket's clock. It may have waited in the socket's queue:
-    /// who sent it may be dead by now.
+    /// When it was received by this machine, by the socket's clock. It may have waited in the socket's queue:
+    /// its sender may be dead by now.
     pub at: Now,
     pub message: Message,
 }
@@ -57,16 +57,16 @@ pub struct Socket {
     wake: Arc<OwnedFd>,
     reassembler: Reassembler,
     clock: fn() -> Now,
-    /// When the queue was empty last: nothing in it is older.
+    /// When the queue was last empty: no datagram in it is older.
     empty_at: Now,
     buffer: Box<[u8; DATAGRAM_BYTES_MAX + 1]>,
 }
 
-/// A message as it goes to any machine, but for the seal.
+/// A message encoded for any machine, without the seal.
 #[derive(Clone, Debug)]
 pub struct EncodedMessage(Vec<Vec<u8>>);
 
-/// Ends a wait of its socket.
+/// Ends a wait of its socket, from any thread.
 #[derive(Clone, Debug)]
 pub struct Waker(Arc<OwnedFd>);
 
@@ -106,7 +106,7 @@ impl Socket {
         self.sealed.transport.local_addr()
     }
 
-    /// This machine.
+    /// The id of this machine.
     pub fn own(&self) -> PeerId {
         self.sealed.own()
     }
@@ -120,13 +120,13 @@ impl Socket {
         Waker(Arc::clone(&self.wake))
     }
 
-    /// Sets the address of a machine. Datagrams are never sent to any other address, even if its
+    /// Sets the address of a machine. Datagrams are never sent to any other address, even if the machine's
     /// own seem to come from there.
     pub fn set_peer(&mut self, name: &str, address: SocketAddr) {
         self.sealed.set_peer(name, address);
     }
 
-    /// Removes that machine.
+    /// Removes a machine.
     pub fn forget_peer(&mut self, name: &str) {
         self.sealed.forget_peer(name);
     }
@@ -136,15 +136,15 @@ impl Socket {
         self.send_bodies(to, &split(&message.encode())?)
     }
 
-    /// Sends a message that was encoded before. Failures are counted.
+    /// Sends a message that was already encoded. Failures are counted.
     pub fn send_encoded(&mut self, to: PeerId, message: &EncodedMessage) {
-        // The next heartbeat tries again, and the counter tells.
+        // The next heartbeat tries again, and failures are counted.
         let _ = self.send_bodies(to, &message.0);
     }
 
-    /// Sends the same message to several machines, encoded once. Failures are counted.
+    /// Sends the same message to several machines, encoding it once. Failures are counted.
     pub fn send_all(&mut self, to: impl IntoIterator<Item = PeerId>, message: &Message) {
-        // Longer than any that is taken: nobody is sent it.
+        // A message that is too long for any receiver is sent to nobody.
         let Ok(message) = EncodedMessage::new(message) else { return };
         to.into_iter().for_each(|to| self.send_encoded(to, &message));
     }
@@ -175,13 +175,13 @@ impl Socket {
     }
 
     fn send_bodies(&mut self, to: PeerId, bodies: &[Vec<u8>]) -> Result<(), SendError> {
-        // Also if there are none.
+        // Checked even if there are no bodies.
         self.sealed.address_of(to)?;
         bodies.iter().try_for_each(|body| self.sealed.send(to, body))
     }
 
-    /// When the datagram that was read last came. That of a process that runs without a pause came
-    /// just now; of others the kernel has noted it, by a clock that may be set.
+    /// When the last-read datagram was received. In a process that runs without pauses it was just now;
+    /// otherwise the kernel is asked, whose wall clock may be adjusted.
     fn arrived_at(&self, now: Now) -> Now {
         let since_ms = now.since_ms(self.empty_at);
         let waited_ms = if since_ms < QUEUED_MS_MIN {
@@ -218,7 +218,7 @@ impl Socket {
         }
         let is_woken = !fds[1].revents().is_empty();
         if is_woken {
-            // Empties the counter; if another took it, all the better.
+            // Resets the counter; it does not matter if another reader was faster.
             let _ = rustix::io::read(&*self.wake, &mut [0; 8]);
         }
         Ok(is_woken)
@@ -242,7 +242,7 @@ impl EncodedMessage {
         split(&message.encode()).map(Self)
     }
 
-    /// Datagrams that carry it.
+    /// The number of datagrams that carry it.
     pub fn datagrams(&self) -> usize {
         self.0.len()
     }
@@ -251,12 +251,12 @@ impl EncodedMessage {
 impl Waker {
     /// Ends the current wait, or else the next one.
     pub fn wake(&self) {
-        // Fails only if the counter is full: then the socket is woken already.
+        // Fails only if the counter is full, in which case the wake-up is already pending.
         let _ = rustix::io::write(&*self.0, &1_u64.to_ne_bytes());
     }
 }
 
-/// An authentic body that is no message, nor a part of one.
+/// An authentic body that is neither a message nor a part of one.
 struct MalformedBody;
 
 /// The message that a body completes, if any. An empty body only shows that its sender is alive.
@@ -273,14 +273,14 @@ fn read(
     message.map_err(|_| MalformedBody)
 }
 
-/// How long ago the datagram came that was read last, in milliseconds.
+/// How long ago the last-read datagram was received, in milliseconds.
 fn queued_ms(socket: &impl AsFd) -> Option<u64> {
     let came = UNIX_EPOCH.checked_add(last_came(socket)?)?;
     let waited = SystemTime::now().duration_since(came).unwrap_or_default();
     u64::try_from(waited.as_millis()).ok()
 }
 
-/// When the datagram came that was read last, since the epoch of Unix; `None` if none was.
+/// When the last-read datagram was received, since the Unix epoch; `None` if there was none.
 #[expect(unsafe_code, reason = "no safe call for it in rustix")]
 fn last_came(socket: &impl AsFd) -> Option<Duration> {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -294,23 +294,23 @@ fn open(address: SocketAddr) -> io::Result<UdpSocket> {
     let socket =
         socket2::Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
     prepare(&socket, address)?;
-    // From now on the kernel notes when datagrams come; there is none yet.
+    // From the first call on the kernel records receive times; there is no datagram yet.
     let _ = last_came(&socket);
     socket.bind(&address.into())?;
     Ok(socket.into())
 }
 
-/// What all sockets of datagrams are given: none waits.
+/// Sets the options that all datagram sockets have; none of them blocks.
 pub(crate) fn prepare(socket: &socket2::Socket, address: SocketAddr) -> io::Result<()> {
     socket.set_nonblocking(true)?;
-    // These five only make things better where they are granted.
+    // The following five are optimisations, and may be refused.
     let _ = socket.set_recv_buffer_size(RECEIVE_BUFFER_BYTES);
     let _ = socket.set_send_buffer_size(SEND_BUFFER_BYTES);
     let _ = match address {
         SocketAddr::V4(_) => socket.set_tos_v4(TRAFFIC_CLASS),
         SocketAddr::V6(_) => socket.set_tclass_v6(TRAFFIC_CLASS),
     };
-    // After the class, which sets another.
+    // After the traffic class, which also sets a priority.
     let _ = socket.set_priority(QUEUE_PRIORITY);
     Ok(())
 }

@@ -1,8 +1,8 @@
 //! A thread with priority over the machine's other work.
 //!
-//! A dispatcher whose heartbeats are delayed by other work is declared dead, and then two are
-//! active (keepalived#2066). So heartbeats have a thread of their own, which requests the best
-//! priority available.
+//! A dispatcher whose heartbeats are delayed by other work is declared dead, and then two are active
+//! (keepalived#2066). Therefore heartbeats have a thread of their own, which requests the best priority
+//! available.
 
 use std::ffi::CString;
 use std::fmt;
@@ -13,14 +13,14 @@ use std::thread::{Builder, JoinHandle};
 
 use crate::limits::{NICENESS, ROUND_ROBIN_PRIORITY};
 
-/// The priority that a thread got.
+/// The priority that a thread was granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Priority {
-    /// Real time (`SCHED_RR`), of this priority.
+    /// Real-time scheduling (`SCHED_RR`) with this priority.
     RoundRobin(i32),
-    /// Of this niceness.
+    /// Normal scheduling with this niceness.
     Nice(i32),
-    /// The default.
+    /// Normal scheduling with the default niceness.
     Normal,
 }
 
@@ -36,18 +36,17 @@ static KEPT: Mutex<Vec<(SyncSender<Body>, JoinHandle<()>)>> = Mutex::new(Vec::ne
 pub struct RealtimePriority(());
 
 impl RealtimePriority {
-    /// Raises this thread, the process's only one; `None` if that is not permitted.
+    /// Raises the priority of this thread, the only one of the process; `None` if that is not permitted.
     pub fn try_new() -> Option<Self> {
         go_round_robin(0).ok().map(Self)
     }
 
-    /// Reserves this many threads for [`spawn_heartbeat_thread`]; this thread returns to normal
-    /// priority.
+    /// Reserves `threads` threads for [`spawn_heartbeat_thread`]; this thread returns to normal priority.
     pub fn keep(self, threads: usize) -> io::Result<()> {
         for _ in 0..threads {
             let (give, take) = sync_channel::<Body>(1);
             let run = move || {
-                // What it starts itself is normal.
+                // Threads that it starts itself have normal priority.
                 let priority = raise();
                 if let Ok(body) = take.recv() {
                     body(priority);
@@ -60,8 +59,8 @@ impl RealtimePriority {
     }
 }
 
-/// Runs `body` in a thread of that name, at most 15 bytes, with the best priority available, and
-/// passes it the priority.
+/// Runs `body` in a thread named `name`, of at most 15 bytes, with the best priority available, and passes it
+/// the priority.
 pub fn spawn_heartbeat_thread(
     name: &str,
     body: impl FnOnce(Priority) + Send + 'static,
@@ -72,7 +71,7 @@ pub fn spawn_heartbeat_thread(
     };
     let name = CString::new(name)?;
     let named = move |priority| {
-        // For people who look at it.
+        // The name is informational.
         let _ = rustix::thread::set_name(&name);
         body(priority);
     };
@@ -81,7 +80,7 @@ pub fn spawn_heartbeat_thread(
     Ok(thread)
 }
 
-/// Raises the calling thread.
+/// Raises the priority of the calling thread.
 fn raise() -> Priority {
     if go_round_robin(libc::SCHED_RESET_ON_FORK).is_ok() {
         return Priority::RoundRobin(ROUND_ROBIN_PRIORITY);
@@ -93,8 +92,8 @@ fn raise() -> Priority {
     }
 }
 
-/// Needs `CAP_SYS_NICE` or a limit on real-time priority (`RLIMIT_RTPRIO`), or to have it already.
-/// With `SCHED_RESET_ON_FORK` threads and processes started by this thread have normal priority.
+/// Needs `CAP_SYS_NICE` or a limit on real-time priority (`RLIMIT_RTPRIO`), or the priority itself. With
+/// `SCHED_RESET_ON_FORK`, threads and processes started by this thread have normal priority.
 fn go_round_robin(flags: libc::c_int) -> io::Result<()> {
     set_scheduler(libc::SCHED_RR | flags, ROUND_ROBIN_PRIORITY)
 }

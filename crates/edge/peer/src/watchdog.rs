@@ -1,20 +1,20 @@
-//! A watchdog over threads that keep promises to other machines: heartbeats, and what follows them.
+//! A watchdog over threads on which other machines depend: heartbeats, and what follows them.
 //!
-//! Such a thread takes a [`Pulse`] and ticks it in every turn of its loop. The watchdog looks once
-//! a second and learns of a thread that has panicked, or has not turned for so many looks. Looks are
-//! counted, not time: when the whole process was paused, nobody has stalled.
+//! Such a thread gets a [`Pulse`] and ticks it in every turn of its loop. The watchdog checks once a second,
+//! and finds a thread that has panicked, or has not ticked during a number of checks. Checks are counted
+//! rather than time: if the whole process was paused, no thread has stalled.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The threads of one process.
+/// The watched threads of one process.
 #[derive(Debug, Default)]
 pub struct Watchdog {
     threads: Mutex<Vec<Watched>>,
 }
 
-/// Shows that a thread runs. Dropped when the thread ends, in order or by a panic.
+/// Shows that a thread runs. Dropped when the thread ends, normally or by a panic.
 #[derive(Debug)]
 pub struct Pulse(Arc<AtomicU64>);
 
@@ -29,19 +29,19 @@ pub enum ThreadFault {
 struct Watched {
     thread: &'static str,
     looks_max: u32,
-    /// Turns of its loop; or how it has ended.
+    /// The number of turns of its loop, or how it has ended.
     turns: Arc<AtomicU64>,
     turns_seen: u64,
-    /// Looks since the last turn.
+    /// Checks since the last turn.
     looks: u32,
 }
 
-/// In place of a number of turns.
+/// Values in place of a number of turns.
 const ENDED: u64 = u64::MAX;
 const PANICKED: u64 = u64::MAX - 1;
 
 impl Watchdog {
-    /// Watches a thread, which may take as many looks for a turn as `looks_max`.
+    /// Watches a thread, of which each turn may take `looks_max` checks.
     pub fn watch(&self, thread: &'static str, looks_max: u32) -> Pulse {
         let turns = Arc::new(AtomicU64::new(0));
         let pulse = Pulse(Arc::clone(&turns));
@@ -50,7 +50,7 @@ impl Watchdog {
         pulse
     }
 
-    /// Looks at all threads: one that does not keep its promise, a stalled one before one that has
+    /// Checks all threads and returns one that has failed: preferably one that has stalled, else one that has
     /// panicked. To be called once a second.
     pub fn look(&self) -> Option<ThreadFault> {
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
@@ -62,7 +62,7 @@ impl Watchdog {
 }
 
 impl Pulse {
-    /// The thread takes another turn.
+    /// Records another turn of the thread's loop.
     pub fn tick(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }

@@ -2,9 +2,9 @@
 //!
 //! `cargo bench -p skep-repair --bench moves`, as root
 //!
-//! Connections of one client with a request in their receive queues move from one network namespace to another; each
-//! step is timed for each of them. The goal is a whole move in 60 us at the median, messages between
-//! machines and to netguard included, which these steps are not.
+//! Connections of one client with a request in their receive queues move from one network namespace to
+//! another; each step is timed for each of them. The goal is a median of 60 us for a whole move, including
+//! messages between machines and to netguard, which these steps do not include.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a measurement")]
 
@@ -20,10 +20,10 @@ use skep_repair::{close_silently, restore, snapshot};
 const CONNECTIONS: usize = 200;
 const ROUNDS: usize = 5;
 
-/// Bytes of a request's head: of a usual one, and of the longest that moves.
+/// Bytes of a request's head: a typical one, and the longest that moves.
 const REQUESTS_BYTES: [usize; 2] = [600, 16 * 1024];
 
-/// Microseconds of each connection, for each step of a move in turn.
+/// Microseconds of each connection, for each step of a move.
 #[derive(Default)]
 struct Times([Vec<f64>; 6]);
 
@@ -45,7 +45,7 @@ fn main() {
     }
 }
 
-/// Moves all connections at once, so that packets are steered twice in all.
+/// Moves all connections together, so that packets are steered only twice.
 fn move_all(bed: &Bed, ip: Ip, request_bytes: usize, times: &mut Times) {
     let mut connections: Vec<_> = (0..CONNECTIONS).map(|_| bed.connection(ip)).collect();
     let request = vec![b'x'; request_bytes];
@@ -92,7 +92,7 @@ impl Times {
         print(request, "**all**", self.sum(&[FREEZE, SNAPSHOT, CREATE, RESTORE, CLOSE, START]));
     }
 
-    /// Of each connection, for some of the steps together.
+    /// The times of each connection, summed over some of the steps.
     fn sum(&self, steps: &[usize]) -> Vec<f64> {
         let of_one = |at| steps.iter().map(|&step| self.0[step][at]).sum();
         (0..self.0[FREEZE].len()).map(of_one).collect()

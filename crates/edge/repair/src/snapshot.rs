@@ -1,4 +1,4 @@
-//! The donor's part: the state of a connection, or why it cannot travel.
+//! The donor's part: the state of a connection, or why it cannot be moved.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -22,75 +22,75 @@ const IPPROTO_MPTCP: u32 = 262;
 const ESTABLISHED: u8 = 1;
 const AFTER_FIN: [u8; 3] = [8, 9, 11];
 
-/// What may travel.
+/// Bounds of what is moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SnapshotLimits {
-    /// Bytes of the receive queue.
+    /// Maximum number of bytes of the receive queue.
     pub received_bytes_max: usize,
 }
 
-/// Why a connection stays where it is.
+/// Why a connection is not moved.
 #[derive(Debug, thiserror::Error)]
 pub enum SnapshotError {
     /// Repair mode is off, so the kernel may send at any time.
     #[error("its socket is not in repair mode")]
     NotInRepair,
-    /// Another protocol than TCP.
+    /// The socket is not a TCP socket.
     #[error("its socket is not one of TCP")]
     NotTcp,
-    /// Several paths, of which only one would travel (RFC 8684).
+    /// The connection has several paths, of which only one would be moved (RFC 8684).
     #[error("it is a connection of Multipath TCP")]
     Multipath,
-    /// Connecting, closed, or closed by this side: its state, as linux/tcp.h numbers it.
+    /// The connection is still connecting, is closed, or was closed by this side.
     #[error("it is not established (state {state})")]
     NotEstablished {
-        /// As linux/tcp.h numbers them.
+        /// The state, by the numbers of linux/tcp.h.
         state: u8,
     },
     /// The client has closed its side.
     #[error("the client has closed its side")]
     FinSeen,
-    /// Bytes that were sent and not acknowledged, or not sent at all.
+    /// Some bytes were sent and not acknowledged, or not sent at all.
     #[error("{bytes} bytes of its send queue are not acknowledged")]
     SendQueue {
-        /// Of both kinds.
+        /// The sum of both.
         bytes: u32,
     },
-    /// More than may travel.
+    /// The receive queue is longer than permitted.
     #[error("its receive queue has {bytes} bytes, of which at most {bytes_max} travel")]
     ReceiveQueue {
-        /// In the queue.
+        /// Bytes in the queue.
         bytes: usize,
-        /// Of these may travel.
+        /// Maximum number of bytes that are moved.
         bytes_max: usize,
     },
-    /// Urgent data (RFC 9293, 3.8.5) is on its way or was read.
+    /// Urgent data (RFC 9293, 3.8.5) is expected or was read.
     #[error("it has urgent data")]
     UrgentData,
-    /// Keys of TCP-AO (RFC 5925).
+    /// The connection uses keys of TCP-AO (RFC 5925).
     #[error("its segments are authenticated (TCP-AO)")]
     Authenticated,
-    /// An upper-layer protocol in the kernel, as kTLS is.
+    /// The kernel runs an upper-layer protocol on it, such as kTLS.
     #[error("the kernel runs a protocol above it ({name})")]
     UpperLayer {
-        /// As TCP_ULP names it.
+        /// Its name in `TCP_ULP`.
         name: String,
     },
-    /// Segments smaller than the receiver's kernel can be told.
+    /// The client's segment size is smaller than the receiver's kernel can be set to.
     #[error(
         "the client takes segments of {mss_bytes} bytes, and the kernel sets no smaller ones than {MSS_BYTES_MIN}"
     )]
     SmallSegments {
-        /// The client's.
+        /// The client's segment size.
         mss_bytes: u32,
     },
-    /// Packets came meanwhile: the flow was not blocked.
+    /// Packets arrived meanwhile: the flow was not blocked.
     #[error("packets came during the snapshot: the flow is not blocked")]
     Moved,
-    /// The kernel refused to tell.
+    /// The kernel refused to report some state.
     #[error("cannot read {what}: {error}")]
     System {
-        /// What.
+        /// What could not be read.
         what: &'static str,
         /// The kernel's error.
         #[source]
@@ -98,12 +98,13 @@ pub enum SnapshotError {
     },
 }
 
-/// State of the connection of `socket`, which is in repair mode, and whose packets are blocked. The socket
-/// stays as it is: after an error, or whenever the handoff fails, it goes on once repair mode is off.
+/// Reads the state of the connection of `socket`, which is in repair mode and whose packets are blocked. The
+/// socket is not changed: after an error, or a failure of the handoff, the connection continues once repair
+/// mode is off.
 ///
 /// # Errors
-/// Why the connection cannot travel. TCP MD5 (RFC 2385) is not seen: the kernel does not tell
-/// it without privilege. Its keys are given to a listener by its own process.
+/// Why the connection cannot be moved. TCP MD5 (RFC 2385) is not detected: the kernel does not report it
+/// without privilege. Its keys are set on a listener by the process that owns it.
 pub fn snapshot(socket: &impl AsFd, limits: SnapshotLimits) -> Result<TcpState, SnapshotError> {
     let fd = socket.as_fd();
     check_kind(fd)?;
@@ -139,7 +140,7 @@ fn check_kind(fd: BorrowedFd<'_>) -> Result<(), SnapshotError> {
         IPPROTO_MPTCP => return Err(SnapshotError::Multipath),
         _ => return Err(SnapshotError::NotTcp),
     }
-    // The kernel selects a queue in repair mode only.
+    // The kernel allows selecting a queue in repair mode only.
     if let Err(error) = select_queue(fd, Queue::Send) {
         let is_off = error.kind() == io::ErrorKind::PermissionDenied;
         return if is_off {
@@ -154,7 +155,7 @@ fn check_kind(fd: BorrowedFd<'_>) -> Result<(), SnapshotError> {
         let name = String::from_utf8_lossy(&name[..bytes]).trim_end_matches('\0').to_owned();
         return Err(SnapshotError::UpperLayer { name });
     }
-    // Fails where there are no such keys, and where the kernel knows none.
+    // Fails if there are no such keys, and on kernels without this option.
     let is_authenticated = read_option(fd, TCP_AO_INFO, &mut [0; 64]).is_ok();
     if is_authenticated { Err(SnapshotError::Authenticated) } else { Ok(()) }
 }
@@ -171,9 +172,9 @@ fn check_state(fd: BorrowedFd<'_>, info: Info) -> Result<(), SnapshotError> {
     }
 }
 
-/// Where there is no urgent data the kernel calls the question invalid (`tcp_recv_urg`), and where it stays
-/// in the queue: there [`peek`] finds it. A process that reads it with MSG_OOB must not hand off: the kernel then
-/// tells neither of it nor of the bytes behind it.
+/// If there is no urgent data, or if it stays in the queue, the kernel returns EINVAL (`tcp_recv_urg`); in
+/// the latter case [`peek`] detects it. A process that reads urgent data with MSG_OOB must not hand off: the
+/// kernel then reports neither it nor the bytes after it.
 fn check_urgent(fd: BorrowedFd<'_>) -> Result<(), SnapshotError> {
     let flags = RecvFlags::OOB | RecvFlags::PEEK | RecvFlags::DONTWAIT;
     match recv(fd, &mut [0; 1], flags) {
@@ -183,8 +184,8 @@ fn check_urgent(fd: BorrowedFd<'_>) -> Result<(), SnapshotError> {
     }
 }
 
-/// All bytes of the receive queue, which is the one selected. Room for one more byte shows if there
-/// are more than the kernel has just counted.
+/// Reads all bytes of the receive queue, which is selected, without removing them. Room for one more byte
+/// reveals whether there are more than the kernel has just reported.
 fn peek(fd: BorrowedFd<'_>, bytes_max: usize) -> Result<Vec<u8>, SnapshotError> {
     let bytes = receive_queue_bytes(fd)?;
     if bytes > bytes_max {
@@ -197,7 +198,7 @@ fn peek(fd: BorrowedFd<'_>, bytes_max: usize) -> Result<Vec<u8>, SnapshotError> 
         Err(error) => return Err(error.into()).reading("the receive queue"),
     };
     if peeked < bytes {
-        // The kernel stops at urgent data that lies in between.
+        // The kernel stops at urgent data in between.
         return Err(SnapshotError::UrgentData);
     }
     if peeked > bytes {
@@ -216,8 +217,9 @@ fn options(fd: BorrowedFd<'_>, info: Info) -> Result<TcpOptions, SnapshotError> 
     })
 }
 
-/// Compares with what is true now: a byte that came after it was not seen would be acknowledged, and lost. A FIN
-/// counts as a byte. A reset would not be noticed; the client repeats it to the receiver's first packet.
+/// Compares the state with the present one: a byte received after the snapshot would be acknowledged, and
+/// lost. A FIN counts as a byte. A reset would not be noticed; the client repeats it in reply to the
+/// receiver's first packet.
 fn check_unmoved(fd: BorrowedFd<'_>, state: &TcpState) -> Result<(), SnapshotError> {
     let receive_next = queue_sequence(fd).reading("the receive queue")?;
     let is_unmoved =
@@ -254,7 +256,7 @@ impl Info {
         self.0[5] & option != 0
     }
 
-    /// Two bit-fields in one byte, which the compiler of the kernel orders as the machine orders bytes.
+    /// Two bit-fields in one byte, whose order in the kernel depends on the machine's byte order.
     fn window_scales(self) -> WindowScales {
         let (low, high) = (self.0[6] & 15, self.0[6] >> 4);
         let (send, receive) =
@@ -275,7 +277,7 @@ impl Info {
     }
 }
 
-/// Names what could not be read.
+/// Adds what could not be read to the kernel's error.
 trait Reading<T> {
     fn reading(self, what: &'static str) -> Result<T, SnapshotError>;
 }

@@ -1,4 +1,5 @@
-//! The options of a socket in repair mode, as values; and the two calls around repair mode.
+//! The options of a socket in repair mode, as values; and two functions for the time before and after repair
+//! mode.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -8,21 +9,21 @@ use skep_wire::handoff::tcp::TcpWindow;
 
 use crate::sys::{read_option, set_option};
 
-/// Which queue `TCP_QUEUE_SEQ` and `send` mean (linux/tcp.h).
+/// The queue to which `TCP_QUEUE_SEQ` and `send` apply (linux/tcp.h).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Queue {
     Receive = 1,
     Send = 2,
 }
 
-/// An option of the handshake, as `TCP_REPAIR_OPTIONS` takes it: its kind (IANA), and a value.
+/// An option of the handshake, in the form of `TCP_REPAIR_OPTIONS`: its kind (IANA), and a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RepairOption {
     pub(crate) kind: u32,
     pub(crate) value: u32,
 }
 
-/// A socket was not closed: that would not have been silent.
+/// A socket was not closed, since its close would have been visible to the client.
 #[derive(Debug, thiserror::Error)]
 #[error("the socket is not in repair mode: its close would end the connection for the client")]
 pub struct NotSilent {
@@ -30,25 +31,25 @@ pub struct NotSilent {
     pub socket: OwnedFd,
 }
 
-/// Closes a socket in repair mode: the client gets neither FIN nor RST, whatever is unread or unsent,
-/// and nothing of the connection stays (`__tcp_close`, `tcp_disconnect` in net/ipv4).
+/// Closes a socket in repair mode: the client receives neither FIN nor RST, even if data is unread or unsent,
+/// and no state of the connection remains (`__tcp_close`, `tcp_disconnect` in net/ipv4).
 ///
-/// The kernel does so when the last descriptor of the socket is closed: every holder of a copy must have
-/// closed it before, and a runtime must have let go of it. A child process has copies until it executes a
-/// program, so that a machine which hands off to itself may find the connection still taken for a moment.
+/// The kernel does so when the last descriptor of the socket is closed: all copies must have been closed
+/// before, including that of a runtime. A child process has copies until it executes a program, so that a
+/// machine which hands off to itself may find the address of the connection in use for a moment.
 ///
 /// # Errors
-/// With the socket, if it is not in repair mode.
+/// Returns the socket, if it is not in repair mode.
 pub fn close_silently(socket: OwnedFd) -> Result<(), NotSilent> {
     if is_in_repair(socket.as_fd()).unwrap_or(false) { Ok(()) } else { Err(NotSilent { socket }) }
 }
 
-/// For a connection that has left repair mode, at the receiver or after a thaw: the kernel has taken
-/// SO_REUSEADDR from it (`TCP_REPAIR` sets SK_NO_REUSE), and no listener could be bound to its address as
-/// long as it lives.
+/// Restores SO_REUSEADDR on a connection that has left repair mode, at the receiver or after a thaw:
+/// `TCP_REPAIR` sets SK_NO_REUSE, with which no listener could be bound to the connection's address while it
+/// is open.
 ///
 /// # Errors
-/// The kernel's: `socket` is none.
+/// The kernel's error: `socket` is not a socket.
 pub fn allow_rebind(socket: &impl AsFd) -> io::Result<()> {
     Ok(sockopt::set_socket_reuseaddr(socket, true)?)
 }
@@ -61,8 +62,8 @@ pub(crate) fn select_queue(fd: BorrowedFd<'_>, queue: Queue) -> io::Result<()> {
     set_option(fd, libc::TCP_REPAIR_QUEUE, &(queue as u32).to_ne_bytes())
 }
 
-/// Of the selected queue: for [`Queue::Receive`] the next byte expected, for [`Queue::Send`] the next one
-/// to be written.
+/// Returns the sequence number of the selected queue: for [`Queue::Receive`] of the next byte expected, for
+/// [`Queue::Send`] of the next byte to be written.
 pub(crate) fn queue_sequence(fd: BorrowedFd<'_>) -> io::Result<u32> {
     number(fd, libc::TCP_QUEUE_SEQ)
 }
@@ -97,7 +98,7 @@ pub(crate) fn set_options(fd: BorrowedFd<'_>, options: &[RepairOption]) -> io::R
     set_option(fd, libc::TCP_REPAIR_OPTIONS, words.as_flattened())
 }
 
-/// An option of IPPROTO_TCP that is one number.
+/// Reads a numeric option of IPPROTO_TCP.
 pub(crate) fn number(fd: BorrowedFd<'_>, option: libc::c_int) -> io::Result<u32> {
     let mut bytes = [0; 4];
     read_option(fd, option, &mut bytes)?;

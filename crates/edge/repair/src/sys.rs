@@ -1,4 +1,4 @@
-//! The calls that rustix has no safe form of: socket options by number, and the length of the send queue.
+//! The calls for which rustix has no safe form: socket options by number, and the length of the send queue.
 //!
 //! **Invariant:** all unsafe code of this crate is here, and works on bytes.
 
@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use libc::{c_int, socklen_t};
 
-/// Reads an option of IPPROTO_TCP; how many bytes the kernel wrote.
+/// Reads an option of IPPROTO_TCP; returns the number of bytes that the kernel wrote.
 #[expect(unsafe_code, reason = "no safe call for it in rustix")]
 pub(crate) fn read_option(
     fd: BorrowedFd<'_>,
@@ -39,11 +39,12 @@ pub(crate) fn set_option(fd: BorrowedFd<'_>, option: c_int, value: &[u8]) -> io:
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Bytes that were written and are not acknowledged yet: sent or not (`SIOCOUTQ`, tcp(7)).
+/// Bytes that were written and are not acknowledged yet, whether sent or not (`SIOCOUTQ`, tcp(7)).
 #[expect(unsafe_code, reason = "no safe call for it in rustix")]
 pub(crate) fn send_queue_bytes(fd: BorrowedFd<'_>) -> io::Result<u32> {
     let mut bytes: c_int = 0;
-    // SAFETY: the kernel writes one `int`, which outlives the call. SIOCOUTQ is TIOCOUTQ by number.
+    // SAFETY: the kernel writes one `int`, which outlives the call. SIOCOUTQ and TIOCOUTQ have the same
+    // number.
     let result = unsafe { libc::ioctl(fd.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
     if result != 0 {
         return Err(io::Error::last_os_error());

@@ -1,5 +1,5 @@
-//! Accepts connections: admits or refuses them with a reply, and continues without free
-//! descriptors.
+//! Accepts connections: admits them, or refuses them with a reply, and keeps working when descriptors run
+//! out.
 
 use std::io;
 use std::net::SocketAddr;
@@ -24,7 +24,7 @@ pub trait ConnectionHandler: 'static {
     /// The bytes that a refused client receives before the close.
     fn refusal(&self, refusal: ConnectionRefusal) -> Vec<u8>;
 
-    /// Called for each accept, for counting.
+    /// Called with the result of each accept, for counting.
     fn observe(&self, event: AcceptEvent);
 }
 
@@ -39,8 +39,8 @@ pub enum AcceptEvent {
     Failed,
 }
 
-/// Accepts connections from `listener` until the worker drains, then accepts those that the kernel
-/// had already queued and closes the listener.
+/// Accepts connections from `listener` until the worker drains, then accepts those that were already in the
+/// kernel's queue and closes the listener.
 pub async fn accept_loop<S: ConnectionHandler>(
     worker: Rc<Worker>,
     listener: TcpListener,
@@ -87,20 +87,20 @@ fn take<S: ConnectionHandler>(
     }
 }
 
-/// Sends the refusal once, as far as it fits into an empty socket buffer.
+/// Sends the refusal in one call, as much of it as fits into an empty socket buffer.
 fn refuse<S: ConnectionHandler>(service: &Rc<S>, stream: &TcpStream, refusal: ConnectionRefusal) {
     service.observe(AcceptEvent::Refused(refusal));
     let words = service.refusal(refusal);
     let _ = rustix::net::send(stream, &words, rustix::net::SendFlags::NOSIGNAL);
-    // What the client has sent already is read, or the close would be a reset
-    // that takes the words away again.
+    // Data that the client has already sent is read first: otherwise the close would send a reset, which
+    // could destroy the refusal.
     let _ = rustix::net::shutdown(stream, rustix::net::Shutdown::Write);
     let mut sink = [0u8; 4096];
     let _ = rustix::net::recv(stream, &mut sink[..], rustix::net::RecvFlags::DONTWAIT);
 }
 
-/// After a failed accept: without descriptors a connection would wait in the queue forever; the
-/// reserve descriptor allows to refuse it.
+/// Handles a failed accept: without descriptors a connection would wait in the queue forever; the reserve
+/// descriptor allows refusing it.
 async fn recover<S: ConnectionHandler>(
     listener: &TcpListener,
     service: &Rc<S>,
@@ -136,8 +136,8 @@ async fn recover<S: ConnectionHandler>(
     }
 }
 
-/// Whether one connection has failed, and the next one can be accepted at once: `accept` reports errors of the new
-/// connection, too (accept(2), "Error handling"). Others last, such as want of memory.
+/// Whether only one connection has failed, and the next one can be accepted at once: `accept` also reports
+/// errors of the new connection (accept(2), "Error handling"). Other errors last, such as a lack of memory.
 fn is_of_connection(errno: Option<Errno>) -> bool {
     const OF_CONNECTION: [Errno; 11] = [
         Errno::CONNABORTED,

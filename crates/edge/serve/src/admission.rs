@@ -1,11 +1,11 @@
-//! Admission of connections: limits in all and per client address.
+//! Admission of connections: limits in total and per client address.
 //!
-//! The only state that workers share per connection. Used once per accept and once per close, never
-//! per request. Groups that must not starve each other (clients, other nodes) have separate counts.
+//! This is the only per-connection state that workers share. It is used once per accept and once per close,
+//! never per request. Groups that must not starve each other (clients, other nodes) have separate counts.
 //!
-//! A client is an IPv4 address or an IPv6 prefix: the user of one IPv6 address has all of its /64
-//! (RFC 6177). Machines of the cluster that forward connections of many clients are no clients:
-//! each of those was admitted there.
+//! A client is an IPv4 address or an IPv6 prefix: the user of one IPv6 address has its whole /64 (RFC 6177).
+//! Machines of the cluster that forward connections of many clients do not count as clients: each of those
+//! connections was admitted by them.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
@@ -15,10 +15,10 @@ use hashbrown::HashMap;
 
 use crate::limits::ADDRESS_SHARDS;
 
-/// Bounds on open connections; each at least 1.
+/// Limits on open connections, each at least 1.
 #[derive(Clone, Copy, Debug)]
 pub struct AdmissionLimits {
-    /// Connections in all.
+    /// Connections in total.
     pub connections_max: usize,
     /// Connections from one client address.
     pub per_address_max: usize,
@@ -52,12 +52,12 @@ pub struct Admission {
 }
 
 impl Admission {
-    /// An admission without connections.
+    /// Creates an admission without connections.
     pub fn new(limits: AdmissionLimits) -> Arc<Self> {
         Self::with_members(limits, Vec::new())
     }
 
-    /// The same, but connections from `members` count in all only, not per address.
+    /// The same, but connections from `members` count in the total only, not per address.
     pub fn with_members(limits: AdmissionLimits, members: Vec<IpAddr>) -> Arc<Self> {
         let admission = Self {
             total_max: AtomicUsize::new(0),
@@ -71,20 +71,19 @@ impl Admission {
         Arc::new(admission)
     }
 
-    /// Replaces the bounds; open connections stay.
+    /// Replaces the limits; open connections stay.
     pub fn set_limits(&self, limits: AdmissionLimits) {
         self.total_max.store(limits.connections_max, Relaxed);
         self.per_address_max.store(limits.per_address_max, Relaxed);
         self.ipv6_prefix_bits.store(limits.ipv6_prefix_bits, Relaxed);
     }
 
-    /// Number of open connections.
+    /// The number of open connections.
     pub fn open(&self) -> usize {
         self.total.load(Relaxed)
     }
 
-    /// Clients and their numbers of connections, in descending order; without machines of the
-    /// cluster.
+    /// Clients and their numbers of connections, in descending order, without machines of the cluster.
     pub fn clients(&self) -> Vec<(IpAddr, usize)> {
         let mut clients = Vec::new();
         for shard in &self.shards {
@@ -95,8 +94,8 @@ impl Admission {
         clients
     }
 
-    /// Takes a permit for a connection from `address`, or returns why not. It is released when it
-    /// is dropped.
+    /// Takes a permit for a connection from `address`, or returns why there is none. The permit is released
+    /// on drop.
     pub fn admit(self: &Arc<Self>, address: IpAddr) -> Result<Permit, ConnectionRefusal> {
         if self.total.fetch_add(1, Relaxed) >= self.total_max.load(Relaxed) {
             self.total.fetch_sub(1, Relaxed);
@@ -154,12 +153,12 @@ pub fn client_of(address: IpAddr, ipv6_bits: u8) -> IpAddr {
 #[derive(Debug)]
 pub struct Permit {
     admission: Arc<Admission>,
-    /// The client that it counts for, as computed when it was issued.
+    /// The client to which it counts, by the settings when it was issued.
     client: Option<IpAddr>,
 }
 
 impl Permit {
-    /// Whether it is for one of the members.
+    /// Whether it is for a machine of the cluster.
     pub fn is_of_member(&self) -> bool {
         self.client.is_none()
     }
@@ -195,7 +194,7 @@ mod tests {
         );
         assert!(admission.admit(ip("2001:db8:1:3::1")).is_ok(), "its neighbour is another");
         assert_eq!(admission.clients(), [(ip("2001:db8:1:2::"), 2)]);
-        // What was counted under other settings is given back as it was counted.
+        // A permit is returned to the count from which it was taken, even if settings have changed.
         admission.set_limits(AdmissionLimits { ipv6_prefix_bits: 48, ..limits(100, 2) });
         drop(first);
         admission.set_limits(limits(100, 2));

@@ -1,4 +1,4 @@
-//! The clocks, read without a system call.
+//! Clocks that are read without a system call.
 
 use rustix::time::{ClockId, clock_gettime};
 
@@ -9,15 +9,15 @@ pub fn monotonic_ms() -> u64 {
     now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000
 }
 
-/// Milliseconds since boot, those included in which the machine was suspended (clock_gettime(2),
-/// `CLOCK_BOOTTIME`): for what is told to other machines, whose time went on. To the virtual machine
-/// that its host suspends it may stand still all the same.
+/// Milliseconds since boot, including time in which the machine was suspended (clock_gettime(2),
+/// `CLOCK_BOOTTIME`): for durations reported to other machines, on which time continued. In a virtual machine
+/// that its host suspends the clock may nevertheless stand still.
 pub fn boottime_ms() -> u64 {
     let now = clock_gettime(ClockId::Boottime);
     now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000
 }
 
-/// Milliseconds since 1970 of the coarse wall clock; for `Date` and logs.
+/// Milliseconds since 1970 of the coarse wall clock, for `Date` and logs.
 pub fn unix_ms() -> u64 {
     let now = clock_gettime(ClockId::RealtimeCoarse);
     now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000

@@ -1,4 +1,5 @@
-//! One TCP connection, or one over a Unix socket to a server: reads, writes, and the deadline that bounds both.
+//! One TCP connection, or one to a server over a Unix socket: reads, writes, and the deadline that bounds
+//! both.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::io;
@@ -32,7 +33,7 @@ use crate::worker::Worker;
 /// Why a connection ended.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnError {
-    /// The kernel or the peer ended it.
+    /// The kernel reported an error, or the peer has reset the connection.
     #[error("connection failed: {0}")]
     Io(#[from] io::Error),
     /// The deadline passed.
@@ -48,17 +49,18 @@ pub enum ConnError {
 pub struct Conn {
     stream: Stream,
     peer: SocketAddr,
-    /// Asked for once: it stays the same. Boxed: few connections want it, and all are small.
+    /// Cached, since it does not change. Boxed, since few connections need it and a connection should be
+    /// small.
     local: OnceCell<Box<SocketAddr>>,
     timer: Rc<Timer>,
     timer_key: usize,
     progress: RefCell<Progress>,
     /// Whether a close is a reset.
     resets: Cell<bool>,
-    /// Bytes may be there to read although the runtime knows of none: [`Conn::poll_closed`] had it forget
-    /// them.
+    /// Unread bytes may be in the socket although the runtime reports none: [`Conn::poll_closed`] has cleared
+    /// its readiness.
     hides_bytes: Cell<bool>,
-    /// It takes bytes, which the runtime has not heard of yet.
+    /// The socket is writable, which the runtime does not know yet.
     is_fresh: Cell<bool>,
     worker: Rc<Worker>,
     permit: Option<Permit>,
@@ -75,10 +77,10 @@ impl Conn {
         Self::new(worker, Stream::Tcp(stream), peer, Some(permit))
     }
 
-    /// Takes over a connection whose socket another part of the system has made.
+    /// Takes over a connected socket that another part of the system has created.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The kernel's error.
     pub fn taken_over(
         worker: &Rc<Worker>,
         socket: OwnedFd,
@@ -87,7 +89,7 @@ impl Conn {
     ) -> io::Result<Self> {
         let stream = std::net::TcpStream::from(socket);
         stream.set_nonblocking(true)?;
-        // What accepted sockets inherit from their listener.
+        // Options that accepted sockets inherit from their listener.
         stream.set_nodelay(true)?;
         SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT_BYTES_MAX)?;
         Ok(Self::accepted(worker, TcpStream::from_std(stream)?, peer, permit))
@@ -141,7 +143,7 @@ impl Conn {
         }
     }
 
-    /// The peer's address; the unspecified one behind a Unix socket.
+    /// The peer's address; for a Unix socket, the unspecified address.
     pub fn peer(&self) -> SocketAddr {
         self.peer
     }
@@ -151,7 +153,7 @@ impl Conn {
         self.permit.as_ref().is_some_and(Permit::is_of_member)
     }
 
-    /// The own address; the unspecified one behind a Unix socket, or if the connection is gone.
+    /// The local address; the unspecified one for a Unix socket, or if the connection is gone.
     pub fn local(&self) -> SocketAddr {
         let ask = || match &self.stream {
             Stream::Tcp(stream) => stream.local_addr().unwrap_or(NO_ADDRESS),
@@ -175,7 +177,7 @@ impl Conn {
         self.timer.set(self.worker.now_ms().saturating_add(after_ms), cause);
     }
 
-    /// Reads once into `buffer`; 0 is the end of the stream.
+    /// Reads once into `buffer`; returns 0 at the end of the stream.
     pub fn poll_recv(&self, cx: &Context<'_>, buffer: &mut [u8]) -> Poll<Result<usize, ConnError>> {
         loop {
             self.check_deadline(cx)?;
@@ -185,7 +187,7 @@ impl Conn {
             let received = if was_hiding {
                 receive()
             } else {
-                // Consulted by every path that waits; see `Timer::register`.
+                // Called on every path that waits; see `Timer::register`.
                 ready!(self.stream.poll_read_ready(&mut reborrow(cx)))?;
                 self.stream.try_io(Interest::READABLE, receive)
             };
@@ -194,7 +196,7 @@ impl Conn {
                     if n > 0 && n < buffer.len() {
                         self.mark_not_ready(Interest::READABLE);
                     } else {
-                        // The runtime may know of no more, but there may be some.
+                        // There may be more bytes even if the runtime reports none.
                         self.hides_bytes.set(was_hiding);
                     }
                     return Poll::Ready(Ok(n));
@@ -220,10 +222,10 @@ impl Conn {
             turn_bytes -= (before - output.len()) as usize;
             match written {
                 Ok(true) => {}
-                // The socket took a part, so it is full: asking again would
-                // only cost a system call that says so.
+                // A partial write means that the socket is full: another attempt would only cost a system
+                // call.
                 Ok(false) => self.mark_not_ready(Interest::WRITABLE),
-                // Only now: most sockets take all at once, and then nothing waits.
+                // Registered only now: most sockets accept everything at once, and then nothing waits.
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
                     ready!(self.stream.poll_write_ready(&mut reborrow(cx)))?;
                 }
@@ -233,12 +235,12 @@ impl Conn {
         Poll::Ready(Ok(()))
     }
 
-    /// Reads once into `buffer`; 0 is the end of the stream.
+    /// Reads once into `buffer`; returns 0 at the end of the stream.
     pub async fn recv(&self, buffer: &mut [u8]) -> Result<usize, ConnError> {
         std::future::poll_fn(|cx| self.poll_recv(cx, buffer)).await
     }
 
-    /// [`Conn::poll_send`] to a peer that must keep `pace`: until all is acknowledged, or the peer
+    /// As [`Conn::poll_send`], to a peer that must keep `pace`: until everything is acknowledged, or the peer
     /// was too slow, the deadline is that of the pace.
     pub fn poll_send_paced(
         &self,
@@ -253,7 +255,7 @@ impl Conn {
             if let Some(look_ms) = progress.wait(now_ms, pace) {
                 self.timer.set(look_ms, TimeoutCause::WriteStall);
             } else if self.timer.cause() != TimeoutCause::WriteStall {
-                // It was needed for something else meanwhile.
+                // The deadline was used for something else meanwhile.
                 self.timer.set(now_ms, TimeoutCause::WriteStall);
             }
         } else if progress.rest(now_ms) && self.timer.cause() == TimeoutCause::WriteStall {
@@ -282,30 +284,30 @@ impl Conn {
         .await
     }
 
-    /// Sends a few bytes if the kernel accepts them at once: for interim replies, which are not
-    /// worth a wait.
+    /// Sends a few bytes if the kernel accepts them at once: for interim responses, which are not worth
+    /// waiting for.
     pub fn send_now(&self, bytes: &[u8]) -> io::Result<usize> {
         Ok(rustix::net::send(&self.stream, bytes, SendFlags::NOSIGNAL)?)
     }
 
-    /// Ready when the peer has closed its side, or broken off, be it behind bytes that nobody has read: for
-    /// who waits for something else on its behalf.
+    /// Ready when the peer has closed its side or reset the connection, even if unread bytes precede that:
+    /// for a task that waits for something else on the peer's behalf.
     pub fn poll_closed(&self, cx: &Context<'_>) -> Poll<()> {
         loop {
             if ready!(self.stream.poll_read_ready(&mut reborrow(cx))).is_err() {
                 return Poll::Ready(());
             }
-            // Bytes that stay unread would keep the socket ready, and no event would wake this task.
+            // Unread bytes would keep the socket ready, and no event would wake this task.
             self.mark_not_ready(Interest::READABLE);
             self.hides_bytes.set(true);
-            // Asked only now: what happens from here on is an event.
+            // Checked only now: anything that happens from here on is a new event.
             if has_ended(self) {
                 return Poll::Ready(());
             }
         }
     }
 
-    /// Whether the peer has closed, or sent unexpected bytes. For idle connections in a pool.
+    /// Whether the peer has closed, or sent unexpected bytes; for idle connections in a pool.
     pub fn is_stale(&self) -> bool {
         let mut byte = [0u8; 1];
         let peeked = self.stream.try_io(Interest::READABLE, || {
@@ -314,17 +316,17 @@ impl Conn {
         !matches!(peeked, Err(e) if e.kind() == io::ErrorKind::WouldBlock)
     }
 
-    /// [`Conn::is_stale`] with a system call even if the runtime knows of no event: for requests
-    /// that cannot be repeated.
+    /// As [`Conn::is_stale`], with a system call even if the runtime reports no event: for requests that
+    /// cannot be repeated.
     pub fn probe_stale(&self) -> bool {
         let mut byte = [0u8; 1];
         let peeked = rustix::net::recv(self, &mut byte[..], RecvFlags::PEEK | RecvFlags::DONTWAIT);
         !matches!(peeked, Err(rustix::io::Errno::WOULDBLOCK))
     }
 
-    /// Makes the close a reset, whether by a role, a deadline, or the kernel when the process
-    /// ends. For replies whose end is marked only by the end of the stream: an orderly close would
-    /// make a part look like the whole (RFC 9112 section 8).
+    /// Makes a close send a reset, whether it is caused by a role, a deadline, or the end of the process. For
+    /// replies whose end is marked only by the end of the stream: an orderly close would make a part look
+    /// complete (RFC 9112 section 8).
     pub fn reset_on_close(&self, is_reset: bool) {
         self.resets.set(is_reset);
         // An error means that there is no connection left to reset.
@@ -332,14 +334,14 @@ impl Conn {
         let _ = rustix::net::sockopt::set_socket_linger(self, linger);
     }
 
-    /// Ends the sending direction, so that the peer sees the end of stream.
+    /// Shuts down the sending direction, so that the peer sees the end of the stream.
     pub fn finish_sending(&self) -> io::Result<()> {
         Ok(rustix::net::shutdown(&self.stream, rustix::net::Shutdown::Write)?)
     }
 
-    /// Closes after an error reply: shuts down the sending direction, then discards what the peer
-    /// is still sending, for a while. A close with unread bytes would reset the connection and
-    /// destroy the reply (RFC 9112 section 9.6).
+    /// Closes after an error reply: shuts down the sending direction, then discards for a while what the peer
+    /// is still sending. A close with unread bytes would reset the connection and destroy the reply (RFC 9112
+    /// section 9.6).
     pub async fn linger(self) {
         if self.resets.get() || self.finish_sending().is_err() {
             return;
@@ -357,13 +359,13 @@ impl Conn {
         }
     }
 
-    /// One system call: `send` for a single slice, the cheapest of them; `sendfile` for bytes that
-    /// need not be copied. One of a fresh connection does not ask the runtime.
+    /// Makes one system call: `send` for a single slice, the cheapest one; `sendfile` for bytes that need not
+    /// be copied. On a fresh connection the runtime is not consulted.
     fn write(&self, piece: Piece<'_>, is_fresh: bool) -> io::Result<usize> {
         let socket = &self.stream;
         let write = || match piece {
             Piece::Memory { slices: [one], more } => {
-                // MORE: the head waits for the body to fill its packet.
+                // MORE: the head is held back, so that the body fills its packet.
                 let more = if more { SendFlags::MORE } else { SendFlags::empty() };
                 Ok(rustix::net::send(socket, one, SendFlags::NOSIGNAL | more)?)
             }
@@ -391,7 +393,7 @@ impl Conn {
     fn judge_pace(&self) -> Result<(), ConnError> {
         let taken = match &self.stream {
             Stream::Tcp(stream) => tcp::taken(stream)?,
-            // A full socket takes bytes only after the peer has read some.
+            // A full socket accepts bytes only after the peer has read some.
             Stream::Unix(_, taken) => Taken { acked_bytes: taken.get(), segment_bytes: 1 },
         };
         match self.progress.borrow_mut().look(self.worker.now_ms(), &taken) {
@@ -403,9 +405,9 @@ impl Conn {
         }
     }
 
-    /// Tells the runtime that `interest` is exhausted without a system call to
-    /// prove it: after a short read or write on an edge-triggered socket the
-    /// next edge will come (the runtime's own `AsyncRead` does the same).
+    /// Tells the runtime that the socket is not ready for `interest`, without a system call to prove it:
+    /// after a short read or write on an edge-triggered socket the next edge is certain to be reported (the
+    /// runtime's own `AsyncRead` does the same).
     fn mark_not_ready(&self, interest: Interest) {
         let _ = self
             .stream
@@ -425,19 +427,19 @@ impl Drop for Conn {
     }
 }
 
-/// What a peer without an address has.
+/// The address of a peer without one.
 const NO_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
-/// Whether the peer has closed its side, or broken off; bytes of it may still be unread.
+/// Whether the peer has closed its side or reset the connection; its bytes may still be unread.
 fn has_ended(socket: &impl AsFd) -> bool {
     let ends = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
     look(socket, PollFlags::RDHUP).intersects(ends)
 }
 
-/// What there is now of `events`, and of those that are always told.
+/// Returns the pending ones of `events`, and of those that poll(2) always reports.
 fn look(socket: &impl AsFd, events: PollFlags) -> PollFlags {
     let mut polled = [PollFd::new(socket, events)];
-    // It does not wait; an error says nothing of the peer.
+    // It does not wait; an error indicates nothing about the peer.
     let _ = rustix::event::poll(&mut polled, Some(&Timespec::default()));
     polled[0].revents()
 }
@@ -445,12 +447,12 @@ fn look(socket: &impl AsFd, events: PollFlags) -> PollFlags {
 /// A stream to a server.
 struct Connected {
     stream: Stream,
-    /// Nobody had to wait, so that the runtime has not been told yet that it takes bytes.
+    /// Whether it connected without waiting, so that the runtime does not know yet that it is writable.
     is_at_once: bool,
 }
 
-/// Connects over TCP. On this machine the handshake is over when the system call returns, and one look spares
-/// a round through the runtime.
+/// Connects over TCP. To this machine the handshake is complete when the system call returns, and checking
+/// that saves a turn of the runtime.
 async fn connect_tcp(address: SocketAddr) -> io::Result<Connected> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), None)?;
     match socket.connect(&address.into()) {
@@ -470,7 +472,7 @@ async fn connect_tcp(address: SocketAddr) -> io::Result<Connected> {
     Ok(Connected { stream: Stream::Tcp(stream), is_at_once })
 }
 
-/// Connects to a Unix socket. While its backlog is full the kernel refuses at once and tells nobody when
+/// Connects to a Unix socket. While its backlog is full the kernel refuses at once, and reports no event when
 /// there is room (unix(7): EAGAIN): the server is busy, not gone.
 async fn connect_unix(path: &Path) -> io::Result<Connected> {
     let address = SockAddr::unix(path)?;
@@ -489,17 +491,17 @@ async fn connect_unix(path: &Path) -> io::Result<Connected> {
     }
 }
 
-/// Whether a socket that was told to connect takes bytes by now, without a fault.
+/// Whether a connecting socket is writable by now, without an error.
 fn is_connected(socket: &impl AsFd) -> bool {
     look(socket, PollFlags::OUT) == PollFlags::OUT
 }
 
-/// The runtime's readiness calls want a mutable context and do not change it.
+/// The runtime's readiness calls require a mutable context but do not change it.
 fn reborrow<'a>(cx: &Context<'a>) -> Context<'a> {
     Context::from_waker(cx.waker())
 }
 
-/// Sends bytes of a memory file, without a copy unless they are few.
+/// Sends bytes of a memory file, without copying unless they are few.
 fn send_file(
     socket: impl AsFd,
     file: BorrowedFd<'_>,
@@ -530,7 +532,7 @@ mod tests {
         SockRef::from(&socket.as_fd()).tcp_notsent_lowat().unwrap()
     }
 
-    /// Pages in the queue of a socket are those of the file: what is written there afterwards would arrive.
+    /// Pages in a socket's queue are those of the file: bytes written to the file later would be sent.
     #[test]
     fn few_bytes_of_a_file_are_copied_and_hold_no_page_of_it() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -547,7 +549,7 @@ mod tests {
         assert_eq!(send_file(&socket, file.as_fd(), 1, few + 1).unwrap(), few, "to its end");
     }
 
-    /// What a slow reader costs in the kernel, however its connection came.
+    /// Bounds the kernel memory of a slow reader, whether its connection was accepted or taken over.
     #[test]
     fn unsent_bytes_are_bounded_on_every_connection() {
         let group = listen::bind("127.0.0.1:0".parse().unwrap(), 1).unwrap();
@@ -566,7 +568,7 @@ mod tests {
                 listener.set_nonblocking(true).unwrap();
                 let listener = tokio::net::TcpListener::from_std(listener).unwrap();
                 let (accepted, _) = listener.accept().await.unwrap();
-                // One that no listener of ours has prepared.
+                // A connection that none of our listeners has prepared.
                 let strange = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
                 let _client = std::net::TcpStream::connect(strange.local_addr().unwrap()).unwrap();
                 let (socket, peer) = strange.accept().unwrap();

@@ -1,9 +1,8 @@
-//! Timeouts for very many connections at the price of one store per request.
+//! Timeouts for very many connections at the cost of one store per request.
 //!
-//! A timer per connection in a runtime's wheel costs an insert and a removal
-//! per request. Here each connection has one [`Timer`]: setting it writes two
-//! cells. A sweep ten times a second looks at all of them and wakes the tasks
-//! whose time has passed; the task then finds [`Timer::expired`].
+//! A timer per connection in a runtime's wheel costs an insertion and a removal per request. Here each
+//! connection has one [`Timer`]: setting it writes two cells. A sweep ten times a second checks all of them
+//! and wakes the tasks whose deadline has passed; the task then finds [`Timer::expired`].
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -11,16 +10,16 @@ use std::task::{Context, Waker};
 
 use slab::Slab;
 
-/// What the connection was waiting for when its time ran out.
+/// What the connection was waiting for when its deadline passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeoutCause {
     /// Waiting for the rest of a request head.
     Head,
     /// Waiting for a request body, or a body slower than the minimum rate.
     Body,
-    /// The peer took no byte of what it was sent.
+    /// The peer accepted no byte for too long.
     WriteStall,
-    /// It took bytes, on average below the minimum rate.
+    /// The peer accepted bytes, but on average below the minimum rate.
     SendRate,
     /// Between requests.
     Idle,
@@ -28,9 +27,9 @@ pub enum TimeoutCause {
     Lifetime,
     /// The server drains; the connection was between requests.
     Drain,
-    /// Another node should have the connection, which was between requests.
+    /// Another node is to take over the connection, which was between requests.
     Evacuate,
-    /// A connection to a node was not made in time.
+    /// A connection to a node was not established in time.
     Connect,
     /// A node did not answer in time.
     Response,
@@ -46,8 +45,8 @@ pub struct Timer {
 }
 
 impl Timer {
-    /// Replaces the deadline: at `deadline_ms` of the worker's clock the task is woken, with
-    /// `cause` as the reason.
+    /// Replaces the deadline: at `deadline_ms` of the worker's clock the task is woken, with `cause` as the
+    /// reason.
     pub fn set(&self, deadline_ms: u64, cause: TimeoutCause) {
         self.deadline_ms.set(deadline_ms);
         self.cause.set(cause);
@@ -59,12 +58,12 @@ impl Timer {
         self.set(u64::MAX, TimeoutCause::Idle);
     }
 
-    /// When the time runs out, by the worker's clock.
+    /// The deadline, by the worker's clock.
     pub fn deadline_ms(&self) -> u64 {
         self.deadline_ms.get()
     }
 
-    /// Why the time ran out, if it did.
+    /// The cause of the timeout, if the deadline has passed.
     pub fn expired(&self) -> Option<TimeoutCause> {
         self.expired.get().then(|| self.cause.get())
     }
@@ -98,7 +97,7 @@ pub struct Deadlines {
 }
 
 impl Deadlines {
-    /// A new timer without a deadline, and its key for removal.
+    /// Creates a timer without a deadline; returns its key, for removal, and the timer.
     pub fn add(&self) -> (usize, Rc<Timer>) {
         let timer = Rc::new(Timer {
             deadline_ms: Cell::new(u64::MAX),
@@ -115,7 +114,7 @@ impl Deadlines {
         self.timers.borrow_mut().remove(key);
     }
 
-    /// Number of timers.
+    /// The number of timers.
     pub fn len(&self) -> usize {
         self.timers.borrow().len()
     }
@@ -134,8 +133,8 @@ impl Deadlines {
         }
     }
 
-    /// Wakes every connection that waits between requests, for this cause; not those whose time has run out,
-    /// which end. Their deadlines stay what they are.
+    /// Wakes every connection that waits between requests, with this cause, except those whose deadline has
+    /// passed, which end anyway. Deadlines are not changed.
     pub fn expire_idle(&self, cause: TimeoutCause) {
         for (_, timer) in self.timers.borrow().iter() {
             let is_idle =

@@ -1,4 +1,4 @@
-//! File descriptors: the limit, and one reserve for its exhaustion.
+//! File descriptors: their limit, and a reserve for when it is reached.
 
 use std::fs::File;
 use std::sync::{PoisonError, RwLock};
@@ -15,8 +15,8 @@ pub fn raise_descriptor_limit() -> u64 {
     }
 }
 
-/// Write-locked while a reserve is lent. Otherwise another worker's accept could take the
-/// descriptor in between; then no connection could be refused until some connection ends.
+/// Write-locked while a reserve is lent. Otherwise another worker's accept could take the descriptor
+/// meanwhile; then no connection could be refused until some connection is closed.
 static LENT: RwLock<()> = RwLock::new(());
 
 /// Runs a non-blocking accept that does not take a lent descriptor.

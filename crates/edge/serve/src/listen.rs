@@ -10,7 +10,7 @@ use crate::limits::{BACKLOG_MAX, UNSENT_BYTES_MAX};
 /// Why an address could not be listened on.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
-    /// Another process listens there.
+    /// Another process listens on the address.
     #[error(
         "cannot listen on {address}: another program already does. Stop it, or choose another \
          address (`ss -ltnp` shows who listens)"
@@ -19,7 +19,7 @@ pub enum ListenError {
         /// The address asked for.
         address: SocketAddr,
     },
-    /// The kernel refuses the port to this user.
+    /// The kernel denies the port to this user.
     #[error(
         "cannot listen on {address}: not permitted. Ports below 1024 need root, the capability \
          CAP_NET_BIND_SERVICE, or systemd socket activation"
@@ -64,10 +64,6 @@ impl ListenerGroup {
 }
 
 /// Listens on `address` with `count` sockets.
-///
-/// The first socket is bound without SO_REUSEPORT, so that an address which
-/// another process holds is refused even if that process shares it; only then
-/// is it opened to its siblings.
 pub fn bind(address: SocketAddr, count: usize) -> Result<ListenerGroup, ListenError> {
     assert!(count > 0, "a group has at least one socket");
     let first = bound(address, false).map_err(|cause| explain(address, cause))?;

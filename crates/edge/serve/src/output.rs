@@ -1,8 +1,8 @@
-//! Output of a worker: small bytes are copied, large bytes are shared.
+//! Output of a worker: few bytes are copied, many are shared.
 //!
-//! Heads and small bodies are copied into one buffer; large bodies are referenced in memory that
-//! the cache owns. Pipelined replies accumulate in one `Output` and are sent with one vectored
-//! write. A reused one allocates nothing.
+//! Heads and small bodies are copied into one buffer; large bodies are referenced in the cache's memory.
+//! Pipelined replies accumulate in one `Output` and are sent with one vectored write. A reused `Output`
+//! allocates nothing.
 
 use std::io::{self, IoSlice};
 use std::ops::Range;
@@ -11,17 +11,17 @@ use std::sync::Arc;
 
 use crate::limits::{REPLY_PARTS_MAX, SCRATCH_BYTES_MAX};
 
-/// Bytes that outlive the reply because another owner keeps them: a cached segment. The `Arc` is
-/// the pin: the segment cannot be freed while a reply is sent.
+/// Bytes that outlive the reply because another owner keeps them, such as a cached segment. The `Arc` is the
+/// pin: the segment cannot be freed while a reply is sent.
 ///
-/// Shared bytes never change: the kernel may still hold references to the pages of a
-/// [`SharedBytes::file`] after they count as sent.
+/// Shared bytes never change: the kernel may still hold references to the pages of a [`SharedBytes::file`]
+/// after they were sent.
 pub trait SharedBytes: Send + Sync {
-    /// The contiguous bytes number `chunk` of this object, as far as they are available.
+    /// The contiguous bytes of this object's chunk number `chunk`, as far as they are available.
     fn chunk(&self, chunk: u32) -> &[u8];
 
-    /// The location of the bytes if they are in a memory file: then they are sent without being
-    /// copied, and `chunk` is ignored.
+    /// The location of the bytes if they are in a memory file: they are then sent without copying, and
+    /// `chunk` is ignored.
     fn file(&self) -> Option<FilePart<'_>> {
         None
     }
@@ -30,16 +30,16 @@ pub trait SharedBytes: Send + Sync {
 /// The part of a memory file that holds the bytes of one object.
 #[derive(Clone, Copy, Debug)]
 pub struct FilePart<'a> {
-    /// Shared with the bytes of other objects.
+    /// The file, which also contains the bytes of other objects.
     pub file: BorrowedFd<'a>,
     /// Offset of the object's bytes.
     pub offset: u64,
-    /// Number of available bytes.
+    /// The number of available bytes.
     pub bytes: u32,
 }
 
-/// Bytes that an owner keeps and that are available: the shared input of an output. It never
-/// exceeds its owner's bytes. Behind them are other objects' bytes, or none.
+/// Available bytes that an owner keeps: the shared input of an output. It never exceeds its owner's bytes;
+/// bytes after it belong to other objects, or to none.
 #[derive(Clone)]
 pub struct SharedSlice {
     owner: Arc<dyn SharedBytes>,
@@ -49,15 +49,15 @@ pub struct SharedSlice {
 }
 
 impl SharedSlice {
-    /// Bytes `range` of `owner`'s chunk number `chunk`, or of its file. `None` if they are not all
-    /// available.
+    /// Returns the bytes `range` of `owner`'s chunk number `chunk`, or of its file; `None` if not all of them
+    /// are available.
     pub fn of(owner: Arc<dyn SharedBytes>, chunk: u32, range: Range<u32>) -> Option<Self> {
         let Range { start, end } = range;
         let is_there = start <= end && end <= there(&*owner, chunk);
         is_there.then_some(Self { owner, chunk, start, end })
     }
 
-    /// All available bytes of `owner`'s chunk number `chunk`, or of its file.
+    /// Returns all available bytes of `owner`'s chunk number `chunk`, or of its file.
     pub fn whole(owner: Arc<dyn SharedBytes>, chunk: u32) -> Self {
         let there = there(&*owner, chunk);
         Self { owner, chunk, start: 0, end: there }
@@ -73,7 +73,7 @@ impl SharedSlice {
         self.start == self.end
     }
 
-    /// The bytes to send after the first `skip`.
+    /// The bytes to send, without the first `skip`.
     fn rest(&self, skip: usize) -> Rest<'_> {
         let Self { owner, chunk, start, end } = self;
         let Some(part) = owner.file() else {
@@ -91,7 +91,7 @@ impl std::fmt::Debug for SharedSlice {
     }
 }
 
-/// Number of available bytes of a chunk.
+/// The number of available bytes of a chunk.
 fn there(owner: &dyn SharedBytes, chunk: u32) -> u32 {
     let in_memory = || u32::try_from(owner.chunk(chunk).len()).unwrap_or(u32::MAX);
     owner.file().map_or_else(in_memory, |part| part.bytes)
@@ -105,7 +105,7 @@ enum Rest<'a> {
 
 /// The input of one system call.
 pub(crate) enum Piece<'a> {
-    /// Bytes in memory; `more` if a file follows at once.
+    /// Bytes in memory; `more` if bytes of a file follow immediately.
     Memory { slices: &'a [IoSlice<'a>], more: bool },
     /// `bytes` bytes of a memory file from `offset`.
     File { file: BorrowedFd<'a>, offset: u64, bytes: usize },
@@ -120,20 +120,20 @@ enum Part {
 #[derive(Default)]
 pub struct Output {
     inline: Vec<u8>,
-    /// Sealed parts; inline bytes past the last sealed one come after them.
+    /// Completed parts; inline bytes after the last of them follow these parts.
     parts: Vec<Part>,
-    /// Parts written whole.
+    /// Number of parts that were written completely.
     parts_done: usize,
-    /// Bytes written of the first part that is not done.
+    /// Number of bytes written of the first part that is not complete.
     part_offset: usize,
-    /// Start, within `inline`, of the first inline byte not yet written.
+    /// Offset in `inline` of the first inline byte not yet written.
     inline_start: usize,
     sealed_end: usize,
     bytes_left: u64,
 }
 
 impl Output {
-    /// Appends by `write`, which may only push to the vector it gets.
+    /// Appends the bytes that `write` pushes to the vector that it gets; it must do nothing else with it.
     pub fn inline(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         let before = self.inline.len();
         write(&mut self.inline);
@@ -147,7 +147,7 @@ impl Output {
         self.bytes_left += bytes.len() as u64;
     }
 
-    /// Appends the bytes of `slice`, uncopied.
+    /// Appends the bytes of `slice` without copying.
     pub fn share(&mut self, slice: SharedSlice) {
         if slice.is_empty() {
             return;
@@ -157,7 +157,7 @@ impl Output {
         self.parts.push(Part::Shared(slice));
     }
 
-    /// Removes the shared bytes that were appended last and not yet written; returns their number.
+    /// Removes the shared bytes that were appended last and are not yet written; returns their number.
     pub fn take_back(&mut self) -> u64 {
         self.seal();
         let before = self.bytes_left;
@@ -176,7 +176,7 @@ impl Output {
         taken_back
     }
 
-    /// Replaces shared bytes by copies: afterwards no memory of other owners is referenced.
+    /// Replaces shared bytes by copies, so that no memory of other owners is referenced.
     pub fn own(&mut self) -> io::Result<()> {
         let mut own = Vec::with_capacity(self.bytes_left as usize);
         while !self.is_empty() {
@@ -198,27 +198,27 @@ impl Output {
         Ok(())
     }
 
-    /// Bytes not yet written.
+    /// The number of bytes not yet written.
     pub fn len(&self) -> u64 {
         self.bytes_left
     }
 
-    /// Whether all is written.
+    /// Whether everything was written.
     pub fn is_empty(&self) -> bool {
         self.bytes_left == 0
     }
 
-    /// Calls `look` with the small bytes appended since the last `clear`.
+    /// Calls `look` with the inline bytes that are not yet written.
     pub fn with_bytes<R>(&self, look: impl FnOnce(&[u8]) -> R) -> R {
         look(&self.inline[self.inline_start..])
     }
 
-    /// Whether it has memory for bytes: a new one has none.
+    /// Whether it has allocated memory: a new one has none.
     pub fn has_memory(&self) -> bool {
         self.inline.capacity() + self.parts.capacity() > 0
     }
 
-    /// Clears the output, written or not, and keeps the memory for reuse.
+    /// Clears the output, written or not, and keeps its memory for reuse.
     pub fn clear(&mut self) {
         self.parts.clear();
         self.inline.clear();
@@ -230,8 +230,8 @@ impl Output {
         self.bytes_left = 0;
     }
 
-    /// Calls `write` once with the first bytes not yet written, at most `bytes_max` of them, and
-    /// advances by the number that it returns. `Ok(true)` if it wrote all of them.
+    /// Calls `write` once with the first bytes not yet written, at most `bytes_max` of them, and advances by
+    /// the number that it returns. Returns `Ok(true)` if it wrote all of them.
     pub(crate) fn write_once(
         &mut self,
         bytes_max: usize,
@@ -330,7 +330,7 @@ mod tests {
         }
     }
 
-    /// A memory file in which the alphabet begins at byte 1.
+    /// A memory file that has the alphabet from byte 1 on.
     struct Alphabet(std::fs::File);
     impl SharedBytes for Alphabet {
         fn chunk(&self, _: u32) -> &[u8] {
@@ -368,7 +368,7 @@ mod tests {
         }
     }
 
-    /// Writes `output` in bites of `bite` bytes and returns what came out.
+    /// Writes `output` in pieces of `bite` bytes, and returns the bytes written.
     fn drain(output: &mut Output, bite: usize) -> Vec<u8> {
         let mut sink = Vec::new();
         while !output.is_empty() {

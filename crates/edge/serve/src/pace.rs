@@ -1,17 +1,17 @@
-//! The minimum pace at which a peer must take the bytes sent to it, and its enforcement.
+//! The minimum pace at which a peer must accept the bytes sent to it, and its enforcement.
 //!
-//! The measure is the bytes that the peer *acknowledged*. A full send buffer means little: the
-//! kernel reports it writable only when a third of it is free, and a steady reader of 32 KB/s needs
+//! The measure is the bytes that the peer *acknowledged*. Whether the send buffer is full indicates little:
+//! the kernel reports it as writable only when a third of it is free, and a steady reader of 32 KB/s needs
 //! most of a minute for a third of megabytes.
 //!
-//! Receivers acknowledge in steps: a closed window opens again only when a segment, or a sixteenth
-//! of the receive buffer, is free (RFC 9293 3.8.6.2.2; `__tcp_select_window`). On loopback a
-//! segment is 64 KiB: a reader of 1 KB/s acknowledges nothing for a minute. So a peer is not cut
-//! for silence before it had the time for one step at the minimum rate. The size of a full receive
-//! buffer is unknown, but it is at most the number of bytes taken so far.
+//! Receivers acknowledge in steps: a closed window opens again only when a segment, or a sixteenth of the
+//! receive buffer, is free (RFC 9293 3.8.6.2.2; `__tcp_select_window`). On loopback a segment is 64 KiB: a
+//! reader of 1 KB/s acknowledges nothing for a minute. Therefore a peer is not disconnected for silence
+//! before it had the time for one step at the minimum rate. The size of a full receive buffer is unknown, but
+//! it is at most the number of bytes accepted so far.
 //!
-//! Time counts only while bytes wait for the peer. A slow peer costs one system call for each
-//! eighth of the time to a stall, and a fast one none.
+//! Time counts only while bytes wait for the peer. A slow peer costs one system call per eighth of the stall
+//! timeout, and a fast one none.
 
 use crate::deadline::TimeoutCause;
 use crate::limits::{RECEIVE_BYTES_MAX, STALL_LOOKS, WINDOW_STEPS};
@@ -19,24 +19,24 @@ use crate::limits::{RECEIVE_BYTES_MAX, STALL_LOOKS, WINDOW_STEPS};
 /// The minimum pace of a peer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pace {
-    /// Time without an acknowledged byte, in milliseconds.
+    /// Maximum time without an acknowledged byte, in milliseconds.
     pub stall_ms: u64,
-    /// Minimum rate in bytes per second; 0 is no bound.
+    /// Minimum rate in bytes per second; 0: no minimum.
     pub bytes_per_s_min: u64,
-    /// Averaging time of the minimum rate, in milliseconds; also the longest time that a peer gets
-    /// for a step of its window.
+    /// Averaging time of the minimum rate, in milliseconds; also the longest time that a peer is given for a
+    /// step of its window.
     pub average_ms: u64,
 }
 
 impl Pace {
-    /// No bound except on silence.
+    /// A limit on silence only.
     pub const fn stall(stall_ms: u64) -> Self {
         Self { stall_ms, bytes_per_s_min: 0, average_ms: 0 }
     }
 
-    /// The pace of a proxy whose clients are held to this one. The proxy stalls when they do, and
-    /// their pace is visible here through two windows: twice their longest time, so that the
-    /// proxy, which can identify the slow client, cuts first.
+    /// The pace required of a proxy whose clients are held to this pace. The proxy stalls when its clients
+    /// do, and their pace is visible here only through two windows: the times are twice the clients' longest,
+    /// so that the proxy, which can identify the slow client, disconnects first.
     pub fn of_proxy(self) -> Self {
         let ms = self.stall_ms.max(self.average_ms).saturating_mul(2);
         Self { stall_ms: ms, average_ms: ms, ..self }
@@ -47,8 +47,8 @@ impl Pace {
         (self.stall_ms / STALL_LOOKS).max(1)
     }
 
-    /// Time without an acknowledged byte for a peer whose window opens in steps of
-    /// `step_bytes`, in milliseconds.
+    /// Maximum time without an acknowledged byte for a peer whose window opens in steps of `step_bytes`, in
+    /// milliseconds.
     fn silence_ms(&self, step_bytes: u64) -> u64 {
         let step_ms = match self.bytes_per_s_min {
             0 => self.average_ms,
@@ -61,15 +61,15 @@ impl Pace {
 /// The kernel's information on a peer.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Taken {
-    /// Bytes acknowledged since the connection was made.
+    /// Bytes acknowledged since the connection was established.
     pub(crate) acked_bytes: u64,
-    /// Payload of a full segment.
+    /// Payload of a full segment, in bytes.
     pub(crate) segment_bytes: u64,
 }
 
 impl Taken {
-    /// The least step in which the peer's window opens: segments on the way may be
-    /// merged to a little more than one.
+    /// The smallest step in which the peer's window opens: segments in flight may be merged to slightly more
+    /// than one.
     fn segment_step_bytes(&self) -> u64 {
         self.segment_bytes + self.segment_bytes / 8
     }
@@ -83,7 +83,7 @@ impl Taken {
 /// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PaceVerdict {
-    /// The peer keeps its pace; the next check is at this time of the worker's clock.
+    /// The peer keeps the pace; the next check is due at this time of the worker's clock.
     Wait(u64),
     /// The peer is too slow.
     Cut(TimeoutCause),
@@ -93,21 +93,21 @@ pub(crate) enum PaceVerdict {
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
     pace: Pace,
-    /// The time since which bytes wait for the peer, if any do.
+    /// Since when bytes wait for the peer, if any do.
     waits_since_ms: Option<u64>,
     /// Time waited since the last check.
     waited_ms: u64,
     /// Time waited since the last check that found an acknowledgement.
     silent_ms: u64,
     acked_bytes: u64,
-    /// Bytes missing at the minimum rate, in thousandths of a byte. Never below zero: earlier
-    /// speed earns no time to be slow.
+    /// Bytes by which the peer is behind the minimum rate, in thousandths of a byte. Never below zero:
+    /// earlier speed does not compensate for later slowness.
     missing_milli: u64,
 }
 
 impl Progress {
-    /// Bytes wait for the peer from `now_ms` on, or still do. Returns the time of the next check,
-    /// if this wait is new.
+    /// Records that bytes wait for the peer from `now_ms` on, or still do. Returns the time of the next check
+    /// if the wait is new.
     pub(crate) fn wait(&mut self, now_ms: u64, pace: &Pace) -> Option<u64> {
         self.pace = *pace;
         if self.waits_since_ms.is_some() {
@@ -117,14 +117,14 @@ impl Progress {
         Some(self.next_look_ms(now_ms))
     }
 
-    /// No bytes wait any more. Returns whether some did.
+    /// Records that no bytes wait any more. Returns whether some did.
     pub(crate) fn rest(&mut self, now_ms: u64) -> bool {
         let waited = self.waits_since_ms.take().map(|since| now_ms.saturating_sub(since));
         self.waited_ms += waited.unwrap_or(0);
         waited.is_some()
     }
 
-    /// Judges the peer by the bytes that it has taken.
+    /// Judges the peer by the bytes that it has acknowledged.
     pub(crate) fn look(&mut self, now_ms: u64, taken: &Taken) -> PaceVerdict {
         if self.rest(now_ms) {
             self.waits_since_ms = Some(now_ms);
@@ -139,7 +139,7 @@ impl Progress {
         if self.silent_ms >= self.pace.silence_ms(taken.step_bytes()) {
             return PaceVerdict::Cut(TimeoutCause::WriteStall);
         }
-        // A segment comes whole: before it all of it may be missing.
+        // A segment is acknowledged as a whole: before that, all of it may be missing.
         let missing_max = bytes_per_s_min.saturating_mul(average_ms);
         if self.missing_milli > missing_max.max(taken.segment_step_bytes() * 1000) {
             return PaceVerdict::Cut(TimeoutCause::SendRate);
@@ -147,7 +147,7 @@ impl Progress {
         PaceVerdict::Wait(self.next_look_ms(now_ms))
     }
 
-    /// Waits that are shorter than the time to a look add up to one.
+    /// Waits shorter than the check interval add up to one interval.
     fn next_look_ms(&self, now_ms: u64) -> u64 {
         now_ms + self.pace.look_ms().saturating_sub(self.waited_ms)
     }
@@ -165,14 +165,14 @@ mod tests {
     #[derive(Clone, Copy, Debug)]
     struct Peer {
         segment_bytes: u64,
-        /// What it takes at once, at first.
+        /// Bytes that it acknowledges at once, at first.
         burst: u64,
-        /// What it acknowledges at a time later.
+        /// Bytes that it acknowledges at a time later.
         step: u64,
         rate: u64,
     }
 
-    /// Which verdict cuts a peer and when, within so many milliseconds.
+    /// The cause for which a peer is disconnected and when, within `for_ms` milliseconds.
     fn run(pace: Pace, peer: Peer, for_ms: u64) -> Option<(TimeoutCause, u64)> {
         let Peer { segment_bytes, burst, step, rate } = peer;
         let mut progress = Progress::default();
@@ -198,10 +198,10 @@ mod tests {
             (KIB + 32, LOOPBACK, 65_483, 66_560),
             (4 * KIB, ETHERNET, 64 * KIB, 4 * KIB),
             (KIB + 32, ETHERNET, 64 * KIB, 4 * KIB),
-            // A browser's buffer, as Linux grows it.
+            // A browser's receive buffer, as Linux grows it.
             (4 * KIB, ETHERNET, 6 << 20, 384 * KIB),
             (32 * KIB, ETHERNET, 6 << 20, 384 * KIB),
-            // A tuned machine's.
+            // That of a tuned machine.
             (32 * KIB, ETHERNET, 32 << 20, 2 << 20),
         ] {
             let peer = Peer { segment_bytes, burst, step, rate };
@@ -216,13 +216,13 @@ mod tests {
             (ETHERNET, 160 * KIB, 20_000),
             (ETHERNET, 400 * KIB, 50_000),
             (ETHERNET, 6 << 20, 120_000),
-            // A step of loopback at 1 KiB/s.
+            // A step on loopback at 1 KiB/s.
             (LOOPBACK, 65_483, 71_940),
         ] {
             let peer = Peer { segment_bytes, burst, step: 1, rate: 0 };
             let (cause, cut_ms) = run(PACE, peer, 600_000).unwrap_or((TimeoutCause::Idle, 0));
             assert_eq!(cause, TimeoutCause::WriteStall);
-            // The first look, too, is an eighth late.
+            // The first check may also be late by an eighth.
             assert!((has_ms..=has_ms + 5_000).contains(&cut_ms), "{peer:?}: {cut_ms}");
         }
     }
@@ -232,7 +232,7 @@ mod tests {
         let peer = Peer { segment_bytes: ETHERNET, burst: 0, step: 1, rate: KIB / 2 };
         let (cause, cut_ms) = run(PACE, peer, 3_600_000).unwrap_or((TimeoutCause::Idle, 0));
         assert_eq!(cause, TimeoutCause::SendRate);
-        // At half the rate half of it is missing.
+        // At half the minimum rate, half of the bytes are missing.
         assert!((240_000..=245_000).contains(&cut_ms), "{cut_ms}");
         let free = Pace { bytes_per_s_min: 0, ..PACE };
         assert_eq!(run(free, Peer { rate: 1, ..peer }, 3_600_000), None, "there is none");
@@ -241,8 +241,8 @@ mod tests {
     #[test]
     fn only_time_in_which_bytes_wait_counts() {
         let mut progress = Progress::default();
-        // An origin that is slower than its reader: for each second of waiting for
-        // the reader an hour of waiting for the origin.
+        // An origin that is slower than its reader: for each second of waiting for the reader, an hour of
+        // waiting for the origin.
         for hour in 0..100 {
             let began_ms = hour * 3_600_000;
             let look_ms = progress.wait(began_ms, &PACE);

@@ -8,10 +8,10 @@ use std::task::{Context, Poll};
 use tokio::io::Interest;
 use tokio::net::{TcpStream, UnixStream};
 
-/// Reads and writes go to the descriptor itself; only their readiness is the runtime's.
+/// Reads and writes use the descriptor directly; only their readiness comes from the runtime.
 pub(crate) enum Stream {
     Tcp(TcpStream),
-    /// With the bytes that it took.
+    /// With the number of bytes that the socket has accepted.
     Unix(UnixStream, Cell<u64>),
 }
 

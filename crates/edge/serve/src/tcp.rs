@@ -5,8 +5,8 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use crate::pace::Taken;
 
-/// Places within `struct tcp_info` (linux/tcp.h), in bytes. The kernel only ever
-/// appends to it, and fills as much as it is given room for.
+/// Offsets within `struct tcp_info` (linux/tcp.h), in bytes. The kernel only ever appends to it, and fills as
+/// much of it as fits the buffer.
 const SEGMENT_BYTES: usize = 16;
 const ACKED_BYTES: usize = 120;
 const INFO_BYTES: usize = 128;
@@ -15,7 +15,7 @@ const INFO_BYTES: usize = 128;
 #[repr(C, align(8))]
 struct Info([u8; INFO_BYTES]);
 
-/// How many of the bytes sent the peer of `socket` has acknowledged.
+/// Returns how many of the sent bytes the peer of `socket` has acknowledged.
 ///
 /// # Errors
 /// The kernel's error: the socket is not TCP.
@@ -37,8 +37,8 @@ impl Info {
 fn info(socket: &impl AsFd) -> io::Result<Info> {
     let mut info = Info([0; INFO_BYTES]);
     let mut bytes = INFO_BYTES as libc::socklen_t;
-    // SAFETY: the kernel writes at most `bytes` bytes to `info`, and both outlive
-    // the call; any bytes are a valid `Info`.
+    // SAFETY: the kernel writes at most `bytes` bytes to `info`, and both outlive the call; any bytes are a
+    // valid `Info`.
     let result = unsafe {
         libc::getsockopt(
             socket.as_fd().as_raw_fd(),
@@ -67,7 +67,7 @@ mod tests {
         assert!(before.segment_bytes > 0, "{before:?}");
         ours.write_all(&[7; 10_000]).unwrap();
         theirs.read_exact(&mut [0; 10_000]).unwrap();
-        // An answer acknowledges all that came before it.
+        // A reply acknowledges all data before it.
         theirs.write_all(b"x").unwrap();
         ours.read_exact(&mut [0]).unwrap();
         assert_eq!(taken(&ours).unwrap().acked_bytes - before.acked_bytes, 10_000);

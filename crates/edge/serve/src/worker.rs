@@ -39,7 +39,7 @@ impl Worker {
         }
     }
 
-    /// This worker's number, from 0.
+    /// The index of this worker, from 0.
     pub fn index(&self) -> usize {
         self.index
     }
@@ -54,15 +54,15 @@ impl Worker {
         &self.deadlines
     }
 
-    /// Whether the server drains.
+    /// Whether the server is draining.
     pub fn is_draining(&self) -> bool {
         self.draining.get()
     }
 
-    /// Returns when the server drains.
+    /// Returns when the server begins to drain.
     pub async fn drain_started(&self) {
         let mut drain = self.drain.clone();
-        // The sender lives as long as `Workers`; if it is gone, so are we.
+        // The sender lives as long as `Workers`; without it this worker ends, too.
         let _ = drain.wait_for(|&draining| draining).await;
     }
 
@@ -71,7 +71,7 @@ impl Worker {
         job(&mut self.input.borrow_mut())
     }
 
-    /// An empty output from the pool.
+    /// Takes an empty output from the pool.
     pub fn take_output(&self) -> Output {
         self.outputs.borrow_mut().pop().unwrap_or_default()
     }
@@ -85,8 +85,8 @@ impl Worker {
         }
     }
 
-    /// Runs `job` at every sweep (ten times a second) on this worker, as long as it
-    /// returns true. It must not call this method.
+    /// Runs `job` on this worker at every sweep (ten times a second), as long as it returns true. The job
+    /// must not call this method.
     pub fn on_tick(&self, job: impl FnMut() -> bool + 'static) {
         self.ticks.borrow_mut().push(Box::new(job));
     }
@@ -105,13 +105,13 @@ impl Worker {
     }
 }
 
-/// Returns when all tasks of this worker that are ready now have had their turn.
+/// Returns after all tasks of this worker that are ready now have had their turn.
 pub async fn others_first() {
     let mut has_waited = false;
     poll_fn(|cx| match std::mem::replace(&mut has_waited, true) {
         true => Poll::Ready(()),
         false => {
-            // To the end of the queue.
+            // Moves this task to the end of the queue.
             cx.waker().wake_by_ref();
             Poll::Pending
         }
@@ -122,7 +122,7 @@ pub async fn others_first() {
 /// A job to run on a worker's own thread.
 type Job = Box<dyn FnOnce(&Rc<Worker>) + Send>;
 
-/// A handle of one worker, for any thread.
+/// A handle to one worker, usable from any thread.
 #[derive(Clone)]
 pub struct WorkerHandle {
     jobs: mpsc::UnboundedSender<Job>,
@@ -130,12 +130,12 @@ pub struct WorkerHandle {
 }
 
 impl WorkerHandle {
-    /// Runs `job` on the worker's thread, soon. False if the worker is gone.
+    /// Runs `job` on the worker's thread, soon. Returns `false` if the worker has ended.
     pub fn run(&self, job: impl FnOnce(&Rc<Worker>) + Send + 'static) -> bool {
         self.jobs.send(Box::new(job)).is_ok()
     }
 
-    /// Tasks of the worker that have not ended: one for each connection, and work after replies.
+    /// The number of the worker's tasks that have not ended: one for each connection, and work after replies.
     pub fn tasks(&self) -> usize {
         self.runtime.metrics().num_alive_tasks()
     }
@@ -155,7 +155,7 @@ pub struct Workers {
 }
 
 impl Workers {
-    /// How many there are where the config says so many: 0 is one for each core.
+    /// The number of workers for the configured value: 0 means one per core.
     pub fn count(configured: u32) -> usize {
         match configured {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
@@ -174,7 +174,7 @@ impl Workers {
         Ok(workers)
     }
 
-    /// Handles, one per worker.
+    /// The handles, one per worker.
     pub fn handles(&self) -> &[WorkerHandle] {
         &self.handles
     }
@@ -185,7 +185,7 @@ impl Workers {
         self.drain.send_replace(true);
     }
 
-    /// Ends all workers at once, with all their tasks, and waits for them.
+    /// Ends all workers and their tasks at once, and waits for them.
     pub fn stop(self) {
         self.finish.send_replace(true);
         for thread in self.threads {

@@ -1,16 +1,16 @@
-//! The clocks on a machine that was suspended. An executable of its own: a child holds a copy of
-//! every socket until it runs its program, and the unit tests ask whether an address is free.
+//! The clocks on a machine that was suspended. A separate executable: a child holds a copy of every socket
+//! until it executes its program, and the unit tests check whether an address is free.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::process::Command;
 
 use skep_serve::{boottime_ms, monotonic_ms};
 
-/// For how long the machine was suspended, as the child is made to believe, in seconds.
+/// How long the machine was suspended according to the child's clock, in seconds.
 const SUSPENDED_S: u64 = 100_000;
 const IS_CHILD: &str = "SKEP_TEST_SUSPENDED";
 
-/// In a time namespace (time_namespaces(7)) the clock is that of a machine which was suspended.
+/// In a time namespace (time_namespaces(7)) the clock is that of a machine that was suspended.
 #[test]
 fn time_in_which_the_machine_was_suspended_counts() {
     let ahead_ms = boottime_ms().saturating_sub(monotonic_ms());

@@ -1,4 +1,4 @@
-//! One body: a queue of bytes, in memory first.
+//! One body: a queue of bytes, first in memory.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -16,20 +16,20 @@ use crate::limits::{
 };
 use crate::spool_file::{self, Block, SpoolFile, Target, Transfer, Transferred};
 
-/// The bytes of one body that came and were not taken yet. Dropped, it gives all back.
+/// The bytes of one body that were received and not taken yet. Everything is released on drop.
 pub struct BodyBuffer {
     of: Arc<BodyBuffers>,
     memory_bytes_max: u64,
-    /// What is taken next.
+    /// The bytes to take next.
     front: Blocks,
-    /// What stands behind the bytes in the file.
+    /// The bytes after those in the file.
     back: Blocks,
-    /// The next bytes go to the back.
+    /// Whether the next bytes are appended to the back.
     is_spooling: bool,
-    /// Nothing is taken before all is there: the front need not stay in memory.
+    /// Nothing is taken before the body is complete: the front need not stay in memory.
     is_taken_whole: bool,
     disk: Disk,
-    /// The shortage was counted.
+    /// Whether the shortage was counted.
     is_short: bool,
 }
 
@@ -37,22 +37,22 @@ pub struct BodyBuffer {
 #[derive(Default)]
 struct Disk {
     file: Option<Arc<SpoolFile>>,
-    /// Shared with the file, which goes later than this if a transfer is in progress.
+    /// Shared with the file, which is closed later than this if a transfer is in progress.
     reservation: Option<Arc<Mutex<Reservation>>>,
-    /// Memory to read back into when there is no other.
+    /// Memory into which the file is read back when no other is free.
     reserve: Option<Reservation>,
     read_at: u64,
     written: u64,
     transfer: Option<(Direction, Transfer)>,
-    /// When a waiter has waited for too long.
+    /// The timeout of the current wait.
     deadline: Option<Pin<Box<Sleep>>>,
-    /// It takes no more.
+    /// The file accepts no more writes.
     is_broken: bool,
-    /// It does not give back what it took.
+    /// The file cannot be read back.
     error: Option<io::Error>,
 }
 
-/// What a transfer does, with this many bytes.
+/// The direction of a transfer, and its number of bytes.
 #[derive(Clone, Copy)]
 enum Direction {
     Read(u64),
@@ -60,14 +60,14 @@ enum Direction {
 }
 
 impl BodyBuffers {
-    /// Room for one body, which is taken as it comes and may have `memory_bytes_max` of memory before it goes
-    /// on in the spool.
+    /// Creates a buffer for one body, which is taken as it is received and may use `memory_bytes_max` of
+    /// memory before it continues in the spool.
     pub fn body(self: &Arc<Self>, memory_bytes_max: u64) -> BodyBuffer {
         BodyBuffer::new(Arc::clone(self), memory_bytes_max, false)
     }
 
-    /// The same for a body of which nothing is taken before all that there is room for is there: one that
-    /// is too large for its part of the memory leaves it.
+    /// The same for a body of which nothing is taken before it is complete or there is no more room: if it
+    /// exceeds its share of the memory, all of it moves to the spool.
     pub fn whole_body(self: &Arc<Self>, memory_bytes_max: u64) -> BodyBuffer {
         BodyBuffer::new(Arc::clone(self), memory_bytes_max, true)
     }
@@ -87,24 +87,24 @@ impl BodyBuffer {
         }
     }
 
-    /// Whether no byte waits.
+    /// Whether no bytes wait.
     pub fn is_empty(&self) -> bool {
         let is_in_memory = self.disk.transfer.is_none() && self.disk.unread() == 0;
         is_in_memory && self.front.bytes == 0 && self.back.bytes == 0
     }
 
-    /// Ready when [`READ_BYTES`] more may be put in. Pending: a disk is at work.
+    /// Ready when [`READ_BYTES`] more may be appended; pending while a disk is at work.
     ///
     /// # Errors
-    /// There is no room. There may be when some of the body has been taken; or when others have given some
-    /// back: then the task is woken.
+    /// There is no room. There may be some after part of the body is taken, or when others release theirs:
+    /// then the task is woken.
     pub fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Shortage>> {
         let _ = self.poll_transfer(cx);
         let mut room = self.look_for_room(cx);
         if let Poll::Ready(Err(Shortage::Memory | Shortage::Spool)) = room {
             self.of.wake_with_room(cx);
             room = self.look_for_room(cx);
-            // Others are about to free some.
+            // A write in progress will free memory.
             if room == Poll::Ready(Err(Shortage::Memory)) && self.of.is_writing() {
                 return Poll::Pending;
             }
@@ -115,14 +115,14 @@ impl BodyBuffer {
         room
     }
 
-    /// Appends `bytes`, for which there is room.
+    /// Appends `bytes`, for which there must be room.
     pub fn push(&mut self, bytes: &[u8]) {
         let queue = if self.is_spooling { &mut self.back } else { &mut self.front };
         queue.push(bytes, || self.of.reserve_memory(BLOCK_BYTES as u64));
     }
 
-    /// Moves what waits to the file if memory is scarce. For while nobody puts in more, or takes any: the task
-    /// is woken when it can go on.
+    /// Moves waiting bytes to the file if memory is scarce. To be called while bytes are neither appended nor
+    /// taken: the task is woken when it can continue.
     pub fn settle(&mut self, cx: &mut Context<'_>) {
         let is_due = |it: &Self| it.back.bytes > 0 && !it.disk.is_broken && it.is_scarce();
         while self.poll_transfer(cx).is_ready() && is_due(self) {
@@ -132,10 +132,10 @@ impl BodyBuffer {
         }
     }
 
-    /// Moves the next bytes to `sink`, at most `bytes_max`; returns their number: 0 is the end.
+    /// Moves the next bytes to `sink`, at most `bytes_max`; returns their number, 0 at the end.
     ///
     /// # Errors
-    /// The disk does not give them back.
+    /// The disk failed to return the bytes.
     pub fn poll_take(
         &mut self,
         cx: &mut Context<'_>,
@@ -170,14 +170,14 @@ impl BodyBuffer {
         }
     }
 
-    /// Counts that its writer goes on without more room; once for each body.
+    /// Counts that the writer continues without more room; once for each body.
     pub fn give_up(&mut self, shortage: Shortage) {
         if !std::mem::replace(&mut self.is_short, true) {
             self.of.count_shortage(shortage);
         }
     }
 
-    /// Whether the next bytes may follow the front.
+    /// Whether the next bytes may be appended to the front.
     fn fits_memory(&self) -> bool {
         let disk = &self.disk;
         if disk.transfer.is_some() || disk.unread() > 0 || self.back.bytes > 0 {
@@ -217,7 +217,7 @@ impl BodyBuffer {
         }
         match self.poll_transfer(cx) {
             Poll::Pending => Poll::Pending,
-            // It was done at once: the next look finds the room.
+            // It completed at once: the next call finds the room.
             Poll::Ready(()) => {
                 cx.waker().wake_by_ref();
                 Poll::Pending
@@ -229,7 +229,7 @@ impl BodyBuffer {
         self.of.free_memory() < self.of.limits.memory_bytes_max / SCARCE_PART
     }
 
-    /// Whether the file may take what waits and one read more.
+    /// Checks that the file may take the waiting bytes and one more read.
     fn check_spool(&self) -> Result<(), Shortage> {
         let (limits, disk) = (&self.of.limits, &self.disk);
         if disk.is_broken {
@@ -248,7 +248,7 @@ impl BodyBuffer {
         if more > free { Err(Shortage::Spool) } else { Ok(()) }
     }
 
-    /// Writes the back.
+    /// Starts writing the back to the file.
     fn start_write(&mut self) -> Result<(), Shortage> {
         let Some(folder) = self.of.limits.folder.clone() else { return Err(Shortage::Body) };
         let (bytes, offset) = (self.back.bytes, self.disk.written);
@@ -271,7 +271,7 @@ impl BodyBuffer {
         Ok(())
     }
 
-    /// Reads the next bytes of the file, as many as there is memory for them.
+    /// Starts reading the next bytes of the file, as many as there is memory for.
     fn start_read(&mut self) {
         let Some(file) = &self.disk.file else { unreachable!("what is unread is in a file") };
         const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -316,7 +316,7 @@ impl BodyBuffer {
             }
             (Direction::Write(bytes), Err(error)) => {
                 if blocks.is_empty() {
-                    // Its thread was lost, and the blocks with it.
+                    // The thread was lost, and the blocks with it.
                     self.disk.error = Some(error);
                 } else {
                     self.back.put_back(blocks, bytes);
@@ -336,7 +336,7 @@ impl BodyBuffer {
 
 impl Drop for BodyBuffer {
     fn drop(&mut self) {
-        // It has the file, too; the last to have it closes it.
+        // A transfer has the file open, too; the last holder closes it.
         self.disk.transfer = None;
         if let Some(file) = self.disk.file.take() {
             self.disk.reservation = None;
@@ -362,7 +362,7 @@ impl Disk {
         self.written - self.read_at
     }
 
-    /// Bytes that are being written.
+    /// The number of bytes being written.
     fn writing(&self) -> u64 {
         match self.transfer {
             Some((Direction::Write(bytes), _)) => bytes,
@@ -370,7 +370,7 @@ impl Disk {
         }
     }
 
-    /// Bytes that the file has, or may get.
+    /// The number of bytes that the file has or may get.
     fn reserved(&self) -> u64 {
         let reservation = self.reservation.as_ref();
         reservation.map_or(0, |it| it.lock().unwrap_or_else(PoisonError::into_inner).bytes())
@@ -403,12 +403,12 @@ impl Blocks {
         taken
     }
 
-    /// Removes the first block if nothing is left of it.
+    /// Removes the first block if it is used up.
     fn pop_empty(&mut self) -> Option<Reservation> {
         self.blocks.pop_front_if(|block| block.len() == 0).map(Block::into_reservation)
     }
 
-    /// Puts `blocks`, of `bytes` bytes, before those that there are.
+    /// Prepends `blocks`, which have `bytes` bytes in total.
     fn put_back(&mut self, mut blocks: VecDeque<Block>, bytes: u64) {
         self.bytes += bytes;
         blocks.append(&mut self.blocks);

@@ -1,4 +1,4 @@
-//! What all bodies of a process have together: bounds, the folder, counts.
+//! What the bodies of a process share: bounds, the folder, counters.
 
 use std::fs::File;
 use std::io;
@@ -17,11 +17,11 @@ use crate::limits::{COMPLAINT_MS, READ_BYTES, TRANSFERS_MAX, WAKE_PART};
 /// The bounds of a process, in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BufferLimits {
-    /// Memory of all bodies.
+    /// Memory of all bodies together.
     pub memory_bytes_max: u64,
-    /// Folder of the spool; `None`: bodies are only in memory.
+    /// Folder of the spool; `None`: bodies are kept in memory only.
     pub folder: Option<PathBuf>,
-    /// Files of all bodies.
+    /// Files of all bodies together.
     pub spool_bytes_max: u64,
     /// The file of one body.
     pub spool_body_bytes_max: u64,
@@ -30,22 +30,22 @@ pub struct BufferLimits {
 /// Why a body gets no more room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shortage {
-    /// It has as much as one body may have.
+    /// The body has reached the limit for one body.
     Body,
     /// The memory of all bodies is in use.
     Memory,
-    /// The spool of all bodies is.
+    /// The spool of all bodies is in use.
     Spool,
     /// The disk is full, or failed.
     Disk,
-    /// The disk is slower than the one who waits is patient.
+    /// The disk did not finish within the timeout of a waiting reader.
     Slow,
 }
 
 impl Shortage {
     const ALL: [Self; 5] = [Self::Body, Self::Memory, Self::Spool, Self::Disk, Self::Slow];
 
-    /// Its name in metrics.
+    /// The name in metrics.
     pub fn name(self) -> &'static str {
         match self {
             Self::Body => "body",
@@ -67,15 +67,15 @@ pub struct BodyBuffers {
     spooled_bytes: AtomicU64,
     shortages: [AtomicU64; Shortage::ALL.len()],
     waits: Mutex<Waits>,
-    /// Whether `waits` has waiters: who gives something back takes no lock for nobody.
+    /// Whether `waits` has waiters, so that releasing room takes no lock if there are none.
     has_waiters: AtomicBool,
     started: Instant,
-    /// When the next failure is told, in milliseconds since the start.
+    /// When the next failure is logged, in milliseconds since the start.
     tells_at_ms: AtomicU64,
 }
 
 impl BodyBuffers {
-    /// Empty ones.
+    /// Creates empty buffers.
     pub fn new(limits: BufferLimits) -> Arc<Self> {
         Arc::new(Self {
             limits,
@@ -91,37 +91,37 @@ impl BodyBuffers {
         })
     }
 
-    /// Makes a file in the folder, for the start of a process.
+    /// Creates a file in the folder, as a check at the start of a process.
     ///
     /// # Errors
-    /// There is no such folder, it may not be written to, or its file system has no files without names
-    /// (`O_TMPFILE`).
+    /// The folder does not exist or may not be written, or its file system does not support files without
+    /// names (`O_TMPFILE`).
     pub fn check_folder(&self) -> io::Result<()> {
         self.limits.folder.as_deref().map_or(Ok(()), |folder| open_unnamed(folder).map(drop))
     }
 
-    /// Bytes in memory now.
+    /// Bytes currently in memory.
     pub fn memory_bytes(&self) -> u64 {
         self.memory.load(Relaxed)
     }
 
-    /// Bytes that files have now.
+    /// Bytes currently in files.
     pub fn spool_bytes(&self) -> u64 {
         self.spool.load(Relaxed)
     }
 
-    /// Bytes that were written to files since the start.
+    /// Bytes written to files since the start.
     pub fn spooled_bytes(&self) -> u64 {
         self.spooled_bytes.load(Relaxed)
     }
 
-    /// Bodies that got no more room, by reason.
+    /// The numbers of bodies that got no more room, by reason.
     pub fn shortages(&self) -> Vec<(&'static str, u64)> {
         let counts = self.shortages.iter().map(|count| count.load(Relaxed));
         Shortage::ALL.iter().map(|it| it.name()).zip(counts).collect()
     }
 
-    /// Memory that no body has, in bytes.
+    /// Memory that is not in use, in bytes.
     pub(crate) fn free_memory(&self) -> u64 {
         self.limits.memory_bytes_max.saturating_sub(self.memory_bytes())
     }
@@ -134,7 +134,7 @@ impl BodyBuffers {
         self.spooled_bytes.fetch_add(bytes, Relaxed);
     }
 
-    /// A write begins, which frees memory when it ends.
+    /// Records a write, which frees memory when it ends.
     pub(crate) fn begin_write(self: &Arc<Self>) -> Write {
         self.waits().writes_in_progress += 1;
         Write(Arc::clone(self))
@@ -145,7 +145,8 @@ impl BodyBuffers {
         self.waits().writes_in_progress > 0
     }
 
-    /// Wakes this task when room was given back. Look once more behind it: some may have been before.
+    /// Wakes this task when room is released. The caller must check once more afterwards: some may have been
+    /// released before.
     pub(crate) fn wake_with_room(&self, cx: &Context<'_>) {
         let mut waits = self.waits();
         if !waits.waiters.iter().any(|waiter| waiter.will_wake(cx.waker())) {
@@ -155,7 +156,7 @@ impl BodyBuffers {
         fence(SeqCst);
     }
 
-    /// Room was given back.
+    /// Wakes the waiters after room was released.
     fn wake(&self) {
         if self.has_waiters.load(SeqCst) {
             let mut waits = self.waits();
@@ -170,7 +171,7 @@ impl BodyBuffers {
         self.waits.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Logs a failure of the spool, unless one was told of shortly before.
+    /// Logs a failure of the spool, unless one was logged recently.
     pub(crate) fn tell(&self, error: &io::Error) {
         let now_ms = self.started.elapsed().as_millis() as u64;
         let tells_at_ms = self.tells_at_ms.load(Relaxed);
@@ -183,13 +184,13 @@ impl BodyBuffers {
         }
     }
 
-    /// Takes memory, be there enough or not.
+    /// Reserves memory, whether enough is free or not.
     pub(crate) fn reserve_memory(self: &Arc<Self>, bytes: u64) -> Reservation {
         self.memory.fetch_add(bytes, Relaxed);
         Reservation { of: Arc::clone(self), place: Place::Memory, bytes }
     }
 
-    /// An empty part of the spool.
+    /// Creates an empty reservation of the spool.
     pub(crate) fn reserve_spool(self: &Arc<Self>) -> Reservation {
         Reservation { of: Arc::clone(self), place: Place::Spool, bytes: 0 }
     }
@@ -202,21 +203,21 @@ impl BodyBuffers {
     }
 }
 
-/// A new file without a name in `folder`, for this user alone; it cannot be given a name.
+/// Opens a new file without a name in `folder`, accessible to this user only; it cannot be given a name.
 pub(crate) fn open_unnamed(folder: &Path) -> io::Result<File> {
     let flags = OFlags::TMPFILE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
     Ok(File::from(rustix::fs::open(folder, flags, Mode::RUSR | Mode::WUSR)?))
 }
 
-/// The waiters for room, and the transfers that will free it.
+/// The tasks that wait for room, and the writes that will free it.
 #[derive(Debug, Default)]
 struct Waits {
     writes_in_progress: usize,
-    /// Each task once, until room is given back.
+    /// Each task once, until room is released.
     waiters: Vec<Waker>,
 }
 
-/// A write in progress, until it is dropped.
+/// A write in progress; ends on drop.
 pub(crate) struct Write(Arc<BodyBuffers>);
 
 impl Drop for Write {
@@ -232,7 +233,7 @@ enum Place {
     Spool,
 }
 
-/// Bytes of memory or of the spool that a body has, until it is dropped.
+/// Memory or spool that a body has reserved, in bytes; released on drop.
 #[derive(Debug)]
 pub(crate) struct Reservation {
     of: Arc<BodyBuffers>,
@@ -245,7 +246,7 @@ impl Reservation {
         self.bytes
     }
 
-    /// Takes more, up to `bytes` in all. False: there are not so many, and nothing changes.
+    /// Grows to `bytes` in total. Returns `false`, without a change, if not enough is free.
     pub(crate) fn grow_to(&mut self, bytes: u64) -> bool {
         let Some(more) = bytes.checked_sub(self.bytes).filter(|more| *more > 0) else {
             return true;

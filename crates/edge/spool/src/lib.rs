@@ -1,15 +1,16 @@
-//! Bodies that wait for a slow client: in memory within one bound for the process, then in files that
-//! have no name and go with the process.
+//! Bodies that wait for a slow client: in memory within one bound for the process, then in files that have no
+//! name and disappear with the process.
 //!
 //! ```text
 //!   push -> front ----------------------------------------> take     as long as memory has room
 //!   push -> back -> (written) file (read) -> front -------> take     beyond
 //! ```
 //! Invariants:
-//! - Bytes come out in the order in which they were put in, whatever part of them is where.
-//! - Memory and spool stay within their bounds; memory by the read that each worker has in its hands.
+//! - Bytes are taken in the order in which they were appended, wherever they are stored.
+//! - Memory and spool stay within their bounds; memory may exceed its bound by the read in progress of each
+//!   worker.
 //! - No call waits for a disk: files are opened, written, read and closed on threads that may.
-//! - What a disk does not take stays in memory: a full disk costs no byte.
+//! - What a disk does not accept stays in memory: a full disk loses no byte.
 
 #![forbid(unsafe_code)]
 

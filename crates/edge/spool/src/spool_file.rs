@@ -1,4 +1,4 @@
-//! A file of the spool, and what is done with it on threads that may wait for a disk.
+//! A file of the spool, and its operations on threads that may wait for a disk.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -24,19 +24,19 @@ pub(crate) struct Block {
 }
 
 impl Block {
-    /// An empty one, of the size of its reservation.
+    /// Creates an empty block of the size of its reservation.
     pub(crate) fn new(reservation: Reservation) -> Self {
         Self { bytes: Vec::with_capacity(reservation.bytes() as usize), taken: 0, reservation }
     }
 
-    /// Appends the beginning of `bytes`, as many as fit; returns the others.
+    /// Appends as many of the first `bytes` as fit; returns the rest.
     pub(crate) fn fill<'b>(&mut self, bytes: &'b [u8]) -> &'b [u8] {
         let fits = (self.reservation.bytes() as usize - self.bytes.len()).min(bytes.len());
         self.bytes.extend_from_slice(&bytes[..fits]);
         &bytes[fits..]
     }
 
-    /// Moves its first bytes to `sink`, at most `bytes_max`; returns their number.
+    /// Moves up to `bytes_max` of its first bytes to `sink`; returns their number.
     pub(crate) fn take(&mut self, sink: &mut Vec<u8>, bytes_max: usize) -> usize {
         let left = &self.bytes[self.taken..];
         let taken = left.len().min(bytes_max);
@@ -54,31 +54,31 @@ impl Block {
     }
 }
 
-/// A file without a name. The fields are in this order so that the spool has room again only when the file
-/// is gone.
+/// A file without a name. The order of the fields ensures that room in the spool is released only after the
+/// file was closed.
 #[derive(Debug)]
 pub(crate) struct SpoolFile {
     file: File,
     _reservation: Arc<std::sync::Mutex<Reservation>>,
 }
 
-/// What a transfer leaves.
+/// The outcome of a transfer.
 pub(crate) struct Transferred {
-    /// The file, also if the transfer made it.
+    /// The file, even if the transfer has created it.
     pub(crate) file: Option<Arc<SpoolFile>>,
-    /// The blocks that were not written, or those that were read.
+    /// Blocks that were not written, or that were read.
     pub(crate) blocks: VecDeque<Block>,
     pub(crate) result: io::Result<()>,
 }
 
 impl Transferred {
-    /// Its thread is gone, and what it had.
+    /// The outcome if the thread was lost, and its data with it.
     fn lost(ended: JoinError) -> Self {
         Self { file: None, blocks: VecDeque::new(), result: Err(io::Error::other(ended)) }
     }
 }
 
-/// A transfer in progress. Dropped, it is not begun any more.
+/// A transfer in progress. If it is dropped before its start, it is not started.
 pub(crate) struct Transfer(JoinHandle<Transferred>);
 
 impl Future for Transfer {
@@ -95,14 +95,14 @@ impl Drop for Transfer {
     }
 }
 
-/// Where a body's bytes are written.
+/// The destination of a write.
 pub(crate) enum Target {
     /// A new file in this folder, which keeps the reservation.
     Folder(PathBuf, Arc<std::sync::Mutex<Reservation>>),
     File(Arc<SpoolFile>),
 }
 
-/// Writes `blocks` at `offset`; the write is in progress until their memory is free.
+/// Writes `blocks` at `offset`; the write counts as in progress until their memory is free.
 pub(crate) fn write(
     transfers: &Arc<Semaphore>,
     target: Target,
@@ -111,7 +111,7 @@ pub(crate) fn write(
 ) -> Transfer {
     transfer(transfers, move || {
         let _in_progress = in_progress;
-        // Dropped before it.
+        // Declared later, so dropped before it.
         let blocks = blocks;
         let file = match target {
             Target::File(file) => Ok(file),
@@ -134,7 +134,7 @@ pub(crate) fn write(
     })
 }
 
-/// Reads `bytes` bytes from `offset`, which are there, into blocks with these reservations.
+/// Reads `bytes` bytes at `offset`, which the file has, into blocks with these reservations.
 pub(crate) fn read(
     transfers: &Arc<Semaphore>,
     file: &Arc<SpoolFile>,
@@ -158,22 +158,22 @@ pub(crate) fn read(
     })
 }
 
-/// Closes a file, which may free gigabytes.
+/// Closes a file on a thread that may wait, since closing may free gigabytes.
 pub(crate) fn close(file: Arc<SpoolFile>) {
     if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-        // One for each body that was spooled.
+        // One task for each body that was spooled.
         runtime.spawn_blocking(move || drop(file));
     }
 }
 
-/// Runs `job` when a thread may wait for the disk: by itself, however long nobody looks.
+/// Runs `job` when one of the threads for disks is free, even if the result is never polled.
 fn transfer(
     transfers: &Arc<Semaphore>,
     job: impl FnOnce() -> Transferred + Send + 'static,
 ) -> Transfer {
     let transfers = Arc::clone(transfers);
     Transfer(tokio::spawn(async move {
-        // It is never closed.
+        // The semaphore is never closed.
         let permit = transfers.acquire_owned().await;
         #[expect(clippy::disallowed_methods, reason = "a semaphore bounds them")]
         let ran = tokio::task::spawn_blocking(move || {

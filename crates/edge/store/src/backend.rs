@@ -1,4 +1,4 @@
-//! The two stores behind one set of operations. Keys are complete here, values of any kind;
+//! The two stores behind one set of operations. Keys are complete at this level, and values are opaque;
 //! `store.rs` defines their meaning.
 
 use tokio::time::{Instant, timeout_at};
@@ -38,8 +38,8 @@ impl Backend {
         }
     }
 
-    /// Returns when `key` may have been written after revision `as_of`: a hint, to be followed by
-    /// a read. It may return too often, or too late.
+    /// Returns when `key` may have been written after revision `as_of`: a hint, which must be followed by a
+    /// read. It may return too often or too late.
     pub(crate) async fn changed(&self, key: &str, as_of: u64) {
         match self {
             Self::Embedded(file) => file.changed(as_of).await,

@@ -1,4 +1,4 @@
-//! The file's thread: only this thread waits for the disk.
+//! The thread of the embedded store's file: only this thread waits for the disk.
 
 use std::path::PathBuf;
 use std::thread::{self, JoinHandle};
@@ -12,10 +12,10 @@ use crate::types::{Expected, Health};
 
 type Job = Box<dyn FnOnce(&mut File) + Send>;
 
-/// The handle of the file in the store's thread.
+/// A handle to the file, which is owned by the store's thread.
 pub(crate) struct Embedded {
     path: PathBuf,
-    /// `None` only while this is dropped.
+    /// `None` only during drop.
     jobs: Option<mpsc::Sender<Job>>,
     /// Revision of the last write, for watches.
     written: watch::Sender<u64>,
@@ -87,7 +87,7 @@ impl Embedded {
     ) -> Result<T, StoreError> {
         let (reply, outcome) = oneshot::channel();
         let job: Job = Box::new(move |file| {
-            // Nobody waits any more when the deadline has passed.
+            // After the deadline nobody waits for the reply.
             let _ = reply.send(operation(file));
         });
         let jobs = self.jobs.as_ref().ok_or(StoreError::Closed)?;
@@ -97,12 +97,11 @@ impl Embedded {
 }
 
 impl Drop for Embedded {
-    /// Waits for the disk's thread, so that the file is closed and can be
-    /// opened by the next process.
+    /// Waits for the file's thread, so that the file is closed and the next process can open it.
     fn drop(&mut self) {
         self.jobs = None;
         if let Some(thread) = self.thread.take() {
-            // It never panics: whatever a job does wrong is caught in `File`.
+            // The thread never panics: faults of jobs are caught in `File`.
             let _ = thread.join();
         }
     }

@@ -48,7 +48,7 @@ pub enum StoreOpenError {
         /// What is wrong with it.
         reason: String,
     },
-    /// An invalid endpoint.
+    /// An endpoint is invalid.
     #[error(
         "store endpoint `{endpoint}`: {reason}; expected http://HOST:PORT of etcd's client port, usually 2379"
     )]
@@ -58,7 +58,7 @@ pub enum StoreOpenError {
         /// What is wrong with it.
         reason: String,
     },
-    /// No endpoint, or too many.
+    /// There is no endpoint, or there are too many.
     #[error("{found} store endpoints; expected 1 to {max}")]
     Endpoints {
         /// Number of endpoints.
@@ -66,7 +66,7 @@ pub enum StoreOpenError {
         /// Maximum number.
         max: usize,
     },
-    /// A cluster name that is not valid in a key.
+    /// The cluster name cannot be part of a key.
     #[error(
         "cluster name `{0}` cannot be part of a store key; use letters, digits, `-`, `_` and `.`"
     )]
@@ -77,7 +77,7 @@ pub enum StoreOpenError {
 }
 
 impl StoreOpenError {
-    /// Whether the disk, or the user's share of it, is full.
+    /// Whether the disk, or the user's quota, is full.
     pub(crate) fn is_lack_of_room(&self) -> bool {
         use std::io::ErrorKind::{QuotaExceeded, StorageFull};
         matches!(self, Self::Io { reason, .. } if matches!(reason.kind(), StorageFull | QuotaExceeded))
@@ -87,14 +87,14 @@ impl StoreOpenError {
 /// Why a call failed. Traffic continues; the caller retries later, or uses its last values.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// No endpoint answered in time. A put may have been carried out.
+    /// No endpoint answered in time. A put may nevertheless have been executed.
     #[error("no store endpoint answered in time: {problems}")]
     Unavailable {
         /// The last error of each endpoint.
         problems: String,
     },
-    /// No outcome in time; the disk is slow, or earlier calls were. A put may have been carried
-    /// out.
+    /// The call timed out; the disk is slow, or earlier calls were. A put may nevertheless have been
+    /// executed.
     #[error("the store did not finish within {CALL_TIMEOUT_MS} ms", CALL_TIMEOUT_MS = crate::CALL_TIMEOUT_MS)]
     Timeout,
     /// etcd refused the request.
@@ -113,17 +113,17 @@ pub enum StoreError {
         /// The present revision; `None` if there is no value.
         found: Option<u64>,
     },
-    /// An invalid key.
+    /// A key is invalid.
     #[error(
         "key `{key}` is not 1 to {max} characters of a-z, A-Z, 0-9, `-`, `_`, `.`, `:` and `/`"
     )]
     Key {
-        /// The key, shortened.
+        /// The key, truncated.
         key: String,
-        /// Longest key, in bytes.
+        /// Maximum length of a key, in bytes.
         max: usize,
     },
-    /// A value that is too long.
+    /// A value is too long.
     #[error("{what} has {bytes} bytes; at most {max} can be stored")]
     TooLarge {
         /// The kind of value.

@@ -1,9 +1,9 @@
 //! The file behind `store = "embedded"`: a redb database with a format version.
 //!
-//! A write is on the disk before it is confirmed (redb syncs on commit), and a crash during a write
-//! leaves the earlier state. After any failure the database is dropped; the next operation reopens
-//! it, since redb refuses to continue after an I/O error. No content of a file causes a panic:
-//! failed assertions of redb are caught here and reported as damage.
+//! A write is on disk before it is confirmed (redb syncs on commit), and a crash during a write leaves the
+//! earlier state. After any failure the database is closed; the next operation reopens it, since redb refuses
+//! to continue after an I/O error. No content of a file causes a panic: failed assertions of redb are caught
+//! here and reported as damage.
 
 use std::fs;
 use std::io;
@@ -18,16 +18,16 @@ use crate::error::{StoreError, StoreOpenError};
 use crate::limits::FILE_CACHE_BYTES;
 use crate::types::{Expected, StoredValue};
 
-/// Format of the tables below. Another number stands for other tables.
+/// Format of the tables below; incremented if the tables change.
 const FORMAT: u64 = 1;
 
-/// `format` and `revision` (of the last write).
+/// `format`, and `revision` of the last write.
 const META: TableDefinition<'static, &str, u64> = TableDefinition::new("skep.meta");
 
-/// Key to revision and value.
+/// Maps a key to its revision and value.
 const ENTRIES: TableDefinition<'static, &str, (u64, &[u8])> = TableDefinition::new("skep.entries");
 
-/// A value, or none, as of a revision of the whole store.
+/// The value of a key, if there is one, as of a revision of the whole store.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Read {
     pub(crate) entry: Option<StoredValue>,
@@ -41,16 +41,16 @@ pub(crate) struct File {
 }
 
 impl File {
-    /// Opens the file, or creates it; its directory must exist. An empty file is no store: its
-    /// contents are lost, and the operator should know.
+    /// Opens the file, or creates it; its directory must exist. An empty file is not accepted as a store: its
+    /// contents were lost, which the operator must know.
     pub(crate) fn open(path: &Path) -> Result<Self, StoreOpenError> {
         let mut file = Self { path: path.to_owned(), database: None };
         file.with(|_| Ok(()))?;
         Ok(file)
     }
 
-    /// The same; but a disk without room for it is a failure of operations only, since room is made
-    /// while processes run.
+    /// As [`Self::open`], but if the disk has no room for the file, only operations fail, since room may be
+    /// made while the process runs.
     pub(crate) fn open_or_wait(path: &Path) -> Result<Self, StoreOpenError> {
         match Self::open(path) {
             Err(error) if error.is_lack_of_room() => {
@@ -90,14 +90,14 @@ impl File {
         written.map_err(|found| StoreError::Conflict { key: key.to_owned(), found })
     }
 
-    /// Runs `operation` on the database, which is opened if necessary. Any failure closes it.
+    /// Runs `operation` on the database, which is opened first if necessary. Any failure closes it.
     fn with<T>(
         &mut self,
         operation: impl FnOnce(&Database) -> Result<T, redb::Error>,
     ) -> Result<T, StoreOpenError> {
         let taken = self.database.take();
         let path = &self.path;
-        // What unwinds is dropped whole, so no broken invariant is ever seen.
+        // After a panic the database is dropped as a whole, so no broken invariant is ever observed.
         let outcome = catch_unwind(AssertUnwindSafe(|| {
             let database = taken.map_or_else(|| open(path), Ok)?;
             let value = operation(&database).map_err(|error| explain(path, error))?;
@@ -113,7 +113,7 @@ impl File {
     }
 }
 
-/// One write; `Err(found)` if the present value is not as expected.
+/// Performs one write; returns `Err(found)` if the present value is not as expected.
 fn write(
     database: &Database,
     key: &str,
@@ -153,14 +153,14 @@ fn open(path: &Path) -> Result<Database, StoreOpenError> {
     Err(StoreOpenError::Version { file: path.to_owned(), found, expected: FORMAT })
 }
 
-/// Creates the file under another name first: redb cannot open a file that it was creating when the
-/// process died or the disk was full.
+/// Creates the file under another name first: redb cannot open a file whose creation was interrupted by the
+/// end of the process or a full disk.
 fn make(path: &Path) -> Result<(), StoreOpenError> {
     let io = |reason| StoreOpenError::Io { file: path.to_owned(), reason };
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     let directory = fs::File::open(parent.unwrap_or(Path::new("."))).map_err(io)?;
-    // One process at a time, since several may have their files in one
-    // directory: a few writes to wait for. The lock goes with `directory`.
+    // One process at a time, since several may have their files in one directory: a wait for a few writes.
+    // The lock is released with `directory`.
     directory.lock().map_err(io)?;
     if path.try_exists().map_err(io)? {
         return Ok(());
@@ -175,7 +175,7 @@ fn make(path: &Path) -> Result<(), StoreOpenError> {
     let made =
         made.and_then(|database| initialise(&database).map_err(|error| explain(path, error)));
     if let Err(error) = made {
-        // The first error counts; the next attempt removes it again.
+        // The first error is reported; the next attempt removes the file.
         let _ = fs::remove_file(&unfinished);
         return Err(error);
     }
@@ -184,13 +184,13 @@ fn make(path: &Path) -> Result<(), StoreOpenError> {
 
 fn builder() -> redb::Builder {
     let mut builder = Database::builder();
-    // The file is small and read whole anyway: damage is found now, not when
-    // the damaged page is needed.
+    // The file is small and is read completely anyway: damage is found now rather than when a damaged page is
+    // needed.
     builder.set_cache_size(FILE_CACHE_BYTES).set_check_integrity_on_open(true);
     builder
 }
 
-/// The format of the file. A file without one is no store.
+/// Returns the format of the file. A file without one is not a store.
 fn format_of(database: &Database) -> Result<u64, redb::Error> {
     let reading = database.begin_read()?;
     let format = reading.open_table(META)?.get("format")?.map(|format| format.value());
@@ -225,7 +225,7 @@ fn explain(path: &Path, error: redb::Error) -> StoreOpenError {
     }
 }
 
-/// A file that is too short or starts with other bytes is an I/O error to redb.
+/// redb reports a file that is too short or begins with other bytes as an I/O error.
 fn explain_io(file: PathBuf, reason: io::Error) -> StoreOpenError {
     match reason.kind() {
         io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => {

@@ -1,4 +1,4 @@
-//! A value that one task publishes, others read, and a callback is notified of.
+//! A value that one task publishes and others read, with a callback for changes.
 
 use std::sync::Arc;
 
@@ -7,14 +7,14 @@ use arc_swap::ArcSwap;
 /// Called on the store's thread with every new value. Must not block.
 pub(crate) type Notify<T> = Box<dyn Fn(&T) + Send>;
 
-/// The writing end.
+/// The publishing end.
 pub(crate) struct Latest<T> {
     cell: Arc<ArcSwap<T>>,
     notify: Notify<T>,
 }
 
 impl<T> Latest<T> {
-    /// Writes into `cell` and calls `notify`.
+    /// Creates an end that writes into `cell` and calls `notify`.
     pub(crate) fn new(cell: Arc<ArcSwap<T>>, notify: Notify<T>) -> Self {
         Self { cell, notify }
     }
@@ -24,7 +24,7 @@ impl<T> Latest<T> {
         self.cell.load_full()
     }
 
-    /// Replaces the value. The callback is called if `is_news`.
+    /// Replaces the value. Calls the callback if `is_news`.
     pub(crate) fn publish(&self, value: T, is_news: bool) {
         let value = Arc::new(value);
         self.cell.store(Arc::clone(&value));

@@ -1,12 +1,12 @@
 //! The store of control state: config, epoch, leadership and other small values, either in a file
 //! of this machine or in an etcd that several machines share.
 //!
-//! Invariants: no call blocks the caller's thread; every call has a deadline and ends in a value or
-//! a typed error; no packet or request waits for this crate. An unavailable store is reported as
-//! "unknown", never as "nobody", and is reconnected automatically. Two leaders at once are possible
-//! for a moment (a lease is no lock): every message of a leader carries its epoch.
+//! Invariants: no call blocks the caller's thread; every call has a deadline and ends with a value or a typed
+//! error; no packet or request waits for this crate. An unavailable store is reported as "unknown", never as
+//! "nobody", and is reconnected automatically. Two leaders at once are possible for a moment (a lease is not
+//! a lock): every message of a leader carries its epoch.
 //!
-//! Why gRPC by hand: `docs/decisions/0009-store.md`.
+//! Why the gRPC messages are written by hand: `docs/decisions/0009-store.md`.
 
 #![forbid(unsafe_code)]
 

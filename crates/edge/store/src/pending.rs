@@ -11,8 +11,8 @@ use tokio::sync::oneshot;
 use crate::error::StoreError;
 use crate::limits::CALL_TIMEOUT_MS;
 
-/// The outcome of a call: awaited as a future of any runtime, waited for by a plain thread, or
-/// polled. Dropping it does not cancel the call.
+/// The outcome of a call: it can be awaited in any runtime, waited for by a plain thread, or polled. Dropping
+/// it does not cancel the call.
 #[derive(Debug)]
 #[must_use = "the outcome of the call, error or not, is in here"]
 pub struct Pending<T> {
@@ -28,10 +28,10 @@ impl<T> Pending<T> {
         (sender, Self { outcome, deadline })
     }
 
-    /// A call that is already complete.
+    /// A call that has failed before it was queued.
     pub(crate) fn failed(error: StoreError) -> Self {
         let (sender, pending) = Self::new();
-        // The receiver is right here.
+        // The receiver exists.
         let _ = sender.send(Err(error));
         pending
     }
@@ -41,7 +41,7 @@ impl<T> Pending<T> {
         self.deadline
     }
 
-    /// The outcome if it is available. It must not be polled again afterwards.
+    /// Returns the outcome if it is available. Must not be called again afterwards.
     pub fn try_take(&mut self) -> Option<Result<T, StoreError>> {
         match self.outcome.try_recv() {
             Ok(outcome) => Some(outcome),
@@ -50,8 +50,8 @@ impl<T> Pending<T> {
         }
     }
 
-    /// Blocks this thread until the outcome is available, at most until the call's deadline. Not
-    /// for threads that serve.
+    /// Blocks this thread until the outcome is available, at most until the call's deadline. Not for threads
+    /// that serve.
     pub fn wait(self) -> Result<T, StoreError> {
         let deadline = self.deadline;
         wait_until(deadline, self).unwrap_or(Err(StoreError::Timeout))

@@ -31,8 +31,7 @@ use crate::types::{
     check_value,
 };
 
-/// The key of the config text, and of the epoch in decimal digits. Keys of
-/// callers are below `kv/`.
+/// The keys of the config text, and of the epoch in decimal digits. Keys of callers are below `kv/`.
 const CONFIG: &str = "config";
 const EPOCH: &str = "epoch";
 
@@ -41,8 +40,8 @@ const EPOCH: &str = "epoch";
 pub enum StoreSettings {
     /// In a file of this machine.
     Embedded {
-        /// The file; created if it is missing, in a directory that exists. While the disk has no
-        /// room for it, calls fail, and each tries again.
+        /// The file; created if it is missing, in a directory that exists. While the disk has no room for it,
+        /// calls fail, and each call tries again.
         file: PathBuf,
     },
     /// In an etcd 3.4 or newer.
@@ -64,7 +63,7 @@ pub struct Store {
     calls: mpsc::Sender<Task>,
     starts: mpsc::Sender<Task>,
     health: Arc<ArcSwap<Health>>,
-    /// Its sender is dropped when the thread has ended.
+    /// Its sender is dropped when the thread ends.
     ended: watch::Receiver<()>,
 }
 
@@ -76,7 +75,7 @@ pub struct Campaign {
     _store: Store,
 }
 
-/// A value that is kept up to date. It ends on drop.
+/// A value that is kept up to date. Updates end on drop.
 pub struct Watch {
     latest: Arc<ArcSwap<Seen>>,
     _stop: oneshot::Sender<()>,
@@ -88,8 +87,8 @@ pub struct Watch {
 type Task = Box<dyn FnOnce(Rc<Backend>) -> Pin<Box<dyn Future<Output = ()>>> + Send>;
 
 impl Store {
-    /// Opens the file, or prepares for etcd, which need not be available yet. Starts the store's
-    /// thread. The only function here that waits for a disk.
+    /// Opens the file, or prepares for etcd, which need not be available yet. Starts the store's thread. The
+    /// only function here that waits for a disk.
     pub fn open(settings: &StoreSettings) -> Result<Self, StoreOpenError> {
         let (calls, call_queue) = mpsc::channel(CALLS_MAX);
         let (starts, start_queue) = mpsc::channel(STARTS_MAX);
@@ -116,7 +115,7 @@ impl Store {
         Ok(Self { calls, starts, health, ended })
     }
 
-    /// The value at `key`, if there is one.
+    /// Reads the value at `key`, if there is one.
     pub fn get(&self, key: &str) -> Pending<Option<StoredValue>> {
         let key = match full_key(key) {
             Ok(key) => key,
@@ -125,8 +124,8 @@ impl Store {
         self.call(async move |backend, deadline| Ok(backend.get(&key, deadline).await?.entry))
     }
 
-    /// Writes `value` at `key` if the present value is as expected; returns the revision of this
-    /// write. [`StoreError::Conflict`] otherwise.
+    /// Writes `value` at `key` if the present value is as expected; returns the revision of this write, or
+    /// [`StoreError::Conflict`].
     pub fn put(&self, key: &str, value: &[u8], expected: Expected) -> Pending<u64> {
         let key = match full_key(key).and_then(|key| check_value(value).map(|()| key)) {
             Ok(key) => key,
@@ -138,8 +137,8 @@ impl Store {
         })
     }
 
-    /// Keeps the value at `key` up to date. `notify` is called for every change, on the store's
-    /// thread: it must not block.
+    /// Keeps the value at `key` up to date. `notify` is called for every change on the store's thread, and
+    /// must not block.
     pub fn watch(
         &self,
         key: &str,
@@ -148,8 +147,8 @@ impl Store {
         self.start_watch(full_key(key)?, Box::new(notify))
     }
 
-    /// Stores `epoch` as the last one, unless a greater one is stored already. A value that is no
-    /// epoch is replaced.
+    /// Stores `epoch` as the last one, unless a greater one is stored already. An invalid stored value is
+    /// replaced.
     pub fn record_epoch(&self, epoch: u64) -> Pending<()> {
         self.call(async move |backend, deadline| {
             loop {
@@ -160,7 +159,7 @@ impl Store {
                 let text = epoch.to_string();
                 match backend.put(EPOCH, text.as_bytes(), expected, deadline).await {
                     Ok(_) => return Ok(()),
-                    // Somebody else was faster: compare again.
+                    // Another process wrote meanwhile: compare again.
                     Err(StoreError::Conflict { .. }) => {}
                     Err(error) => return Err(error),
                 }
@@ -168,7 +167,7 @@ impl Store {
         })
     }
 
-    /// The greatest epoch recorded; 0 before the first. An error if the value is no epoch.
+    /// Returns the greatest epoch recorded; 0 before the first. Fails if the stored value is not an epoch.
     pub fn last_epoch(&self) -> Pending<u64> {
         self.call(async |backend, deadline| match read_epoch(backend, deadline).await? {
             (Some(epoch), _) => Ok(epoch),
@@ -188,7 +187,7 @@ impl Store {
         })
     }
 
-    /// The current config and its revision, if there is one.
+    /// Returns the current config and its revision, if there is one.
     pub fn config(&self) -> Pending<Option<(String, u64)>> {
         self.call(async |backend, deadline| {
             let Some(entry) = backend.get(CONFIG, deadline).await?.entry else { return Ok(None) };
@@ -205,9 +204,9 @@ impl Store {
         self.start_watch(CONFIG.to_owned(), Box::new(notify))
     }
 
-    /// Campaigns for leadership of the cluster as `name`, in leases of `ttl_s` seconds, clamped to
-    /// [`LEASE_TTL_MIN_S`] and [`LEASE_TTL_MAX_S`]. `notify` is called for every change, on the
-    /// store's thread: it must not block.
+    /// Campaigns for leadership of the cluster as `name`, with leases of `ttl_s` seconds, clamped to
+    /// [`LEASE_TTL_MIN_S`] and [`LEASE_TTL_MAX_S`]. `notify` is called for every change on the store's
+    /// thread, and must not block.
     pub fn campaign(
         &self,
         name: &str,
@@ -230,8 +229,8 @@ impl Store {
         Ok(Campaign { latest, _stop: stop, _store: self.clone() })
     }
 
-    /// Keeps the name of the leader up to date, for those who do not campaign: no entry while there
-    /// is none. `notify` as for [`Self::watch`].
+    /// Keeps the name of the leader up to date, for processes that do not campaign: there is no entry while
+    /// there is no leader. `notify` is called as for [`Self::watch`].
     pub fn watch_leader(
         &self,
         notify: impl Fn(&Seen) + Send + 'static,
@@ -239,14 +238,14 @@ impl Store {
         self.start_watch(LEADER.to_owned(), Box::new(notify))
     }
 
-    /// The health of the store, a few seconds old at most.
+    /// Returns the health of the store, at most a few seconds old.
     pub fn health(&self) -> Arc<Health> {
         self.health.load_full()
     }
 
-    /// Drops this handle and waits until the thread has ended, but at most `timeout`: leases are
-    /// revoked, the file is closed. Returns whether it has ended. It does not while other handles,
-    /// campaigns or watches are alive.
+    /// Drops this handle and waits at most `timeout` until the thread has ended: leases are revoked, and the
+    /// file is closed. Returns whether it has ended, which it does not while other handles, campaigns or
+    /// watches exist.
     pub fn close(self, timeout: Duration) -> bool {
         let mut ended = self.ended.clone();
         drop(self);
@@ -266,7 +265,7 @@ impl Store {
         Ok(Watch { latest, _stop: stop, _store: self.clone() })
     }
 
-    /// Queues `operation` for the thread.
+    /// Queues `operation` for the store's thread.
     fn call<T: Send + 'static>(
         &self,
         operation: impl AsyncFnOnce(&Backend, Instant) -> Result<T, StoreError> + Send + 'static,
@@ -286,8 +285,7 @@ impl Store {
         }
     }
 
-    /// Makes the thread run `operation` concurrently with all others until the returned sender is
-    /// dropped.
+    /// Has the thread run `operation` concurrently with all others until the returned sender is dropped.
     fn start(
         &self,
         operation: impl AsyncFnOnce(Rc<Backend>, oneshot::Receiver<()>) + Send + 'static,
@@ -300,8 +298,7 @@ impl Store {
 }
 
 impl Campaign {
-    /// The leader at this moment: a lease that has expired since the store last answered does not
-    /// count.
+    /// Returns the present leader: a lease that has expired since the store last answered does not count.
     pub fn view(&self) -> LeadershipView {
         self.latest.load().at(Instant::now())
     }
@@ -361,7 +358,7 @@ async fn run(
     checking.abort();
     let leaving = async {
         while started.join_next().await.is_some() {}
-        // Calls that were made are carried out.
+        // Queued calls are still executed.
         let _ = serving.await;
     };
     let _ = timeout(Duration::from_millis(RESIGN_TIMEOUT_MS), leaving).await;
@@ -392,7 +389,7 @@ async fn keep_up(backend: &Backend, key: &str, latest: &Latest<Seen>) {
         match read {
             Ok(read) => {
                 let most = Duration::from_millis(WATCH_REREAD_MS);
-                // Either way the value is read again.
+                // In either case the value is read again.
                 let _ = timeout(most, backend.changed(key, read.as_of)).await;
             }
             Err(_) => sleep(Duration::from_millis(WATCH_RETRY_MS)).await,
@@ -400,7 +397,7 @@ async fn keep_up(backend: &Backend, key: &str, latest: &Latest<Seen>) {
     }
 }
 
-/// The last epoch, if there is one, and the expectation for a put of the next one.
+/// Reads the last epoch, if there is one; returns it with the expectation for putting the next one.
 async fn read_epoch(
     backend: &Backend,
     deadline: Instant,

@@ -7,10 +7,10 @@ use tokio::time::Instant;
 use crate::error::StoreError;
 use crate::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 
-/// A value and when it was written.
+/// A value with the revision of its write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredValue {
-    /// The bytes, as given to the put.
+    /// The bytes that were put.
     pub value: Vec<u8>,
     /// Number of the write; grows with every write to the store, whatever the key.
     pub revision: u64,
@@ -41,26 +41,25 @@ impl Expected {
 /// The view of a [`crate::Watch`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// The last value known; `None` if there was none, or none was read yet.
+    /// The last known value; `None` if there was none, or none was read yet.
     pub entry: Option<StoredValue>,
-    /// Whether the store confirms it. False before the first read, and while the store does not
-    /// answer.
+    /// Whether the store confirms it: false before the first read, and while the store does not answer.
     pub is_current: bool,
 }
 
-/// The leader, as far as the store knows.
+/// The leader, as far as it is known from the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Leader {
-    /// The store holds no elections (`store = "embedded"`): decide by other means.
+    /// The store holds no elections (`store = "embedded"`): the caller decides by other means.
     NoOpinion,
-    /// The store does not answer, or the last answer is older than a lease. There may be a leader.
-    /// Continue as before.
+    /// The store does not answer, or its last answer is older than a lease. There may be a leader; the caller
+    /// continues as before.
     Unknown,
     /// The store answers, and there is no leader.
     Nobody,
     /// This candidate, until its lease expires.
     Me,
-    /// Another candidate, by name. It may have our own name: this process before a restart.
+    /// Another candidate, by name. The name may be our own: this process before a restart.
     Other(String),
 }
 
@@ -69,8 +68,8 @@ pub enum Leader {
 pub struct LeadershipView {
     /// The leader.
     pub leader: Leader,
-    /// Number of the term: greater with every one. Of an unknown leader, the
-    /// last one known; 0 before any.
+    /// Number of the term, greater with every term. With an unknown leader, the last known one; 0 before the
+    /// first.
     pub epoch: u64,
 }
 
@@ -90,7 +89,7 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    /// Only the last epoch is known.
+    /// A view in which only the last epoch is known.
     pub(crate) fn unknown(epoch: u64) -> Self {
         Self { view: LeadershipView { leader: Leader::Unknown, epoch }, good_until: None }
     }
@@ -104,10 +103,10 @@ impl Held {
     }
 }
 
-/// The health of the store; displayed in a line: `3 of 3 endpoints answer`.
+/// The health of the store; displayed as a line such as `3 of 3 endpoints answer`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Health {
-    /// Endpoints (or files) that answer.
+    /// Number of endpoints (or files) that answer.
     pub answering: usize,
     /// Number of endpoints (or files).
     pub of: usize,
@@ -131,7 +130,7 @@ impl fmt::Display for Health {
     }
 }
 
-/// Whether `key` is valid: names in segments, without characters that are special in a shell or a
+/// Checks that `key` is valid: names separated by `/`, without characters that are special in a shell or a
 /// path.
 pub(crate) fn check_key(key: &str) -> Result<(), StoreError> {
     let is_key = (1..=KEY_BYTES_MAX).contains(&key.len())
@@ -145,7 +144,7 @@ pub(crate) fn check_value(value: &[u8]) -> Result<(), StoreError> {
     check_length("a value", value.len(), VALUE_BYTES_MAX)
 }
 
-/// Checks that `what`, of `bytes` bytes, is at most `max` long.
+/// Checks that `what`, which has `bytes` bytes, is at most `max` long.
 pub(crate) fn check_length(what: &'static str, bytes: usize, max: usize) -> Result<(), StoreError> {
     if bytes <= max { Ok(()) } else { Err(StoreError::TooLarge { what, bytes, max }) }
 }

@@ -1,10 +1,8 @@
-//! The access log: workers hand over records in a compact form, one thread
-//! formats and writes them.
+//! The access log: workers hand over records in a compact form; one thread formats and writes them.
 //!
-//! Invariants: a worker never waits for the log and never allocates for it once
-//! warm; buffers are bounded in size and number; a line that can't be written is
-//! counted as dropped, so `written + dropped` equals the records pushed. A client
-//! can't forge a line: whatever isn't printable is escaped.
+//! Invariants: a worker never waits for the log, and never allocates for it once warm; buffers are bounded in
+//! size and number; a line that can't be written is counted as dropped, so `written + dropped` equals the
+//! number of pushed records. A client can't forge a line: everything that isn't printable is escaped.
 
 mod encode;
 mod format;
@@ -22,10 +20,10 @@ use crate::limits::{LOG_BATCH_BYTES, LOG_BUFFERS_PER_WORKER_MAX, LOG_QUEUE_BUFFE
 use encode::{RECORD_BYTES_MAX, encode};
 use writer::{Batch, Control, Output, WriterMessage, WriterThread};
 
-/// Where the lines go.
+/// The destination of the lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LogTarget {
-    /// Nowhere; pushing a record costs one branch.
+    /// No log; pushing a record costs one branch.
     Off,
     /// Standard output.
     Stdout,
@@ -33,13 +31,13 @@ pub enum LogTarget {
     Path(PathBuf),
 }
 
-/// How a line looks.
+/// The format of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// The combined log format of Apache and nginx, and nothing more, so that GoAccess and similar
-    /// tools parse it without configuration.
+    /// The combined log format of Apache and nginx, without additions, so that GoAccess and similar tools
+    /// parse it without configuration.
     Combined,
-    /// One JSON object a line, with node, cache result and times.
+    /// One JSON object per line, with node, cache result and times.
     Json,
 }
 
@@ -58,14 +56,13 @@ pub enum CacheResult {
     Fill,
     /// A hit, revalidated at its source.
     Revalidated,
-    /// Too large to store; streamed past the cache.
+    /// Too large to store; streamed without being cached.
     Stream,
     /// A miss here, but a hit in another node's memory.
     Peer,
 }
 
-/// One finished request. Empty fields mean "not sent". Too long ones are cut at
-/// the bounds in `limits.rs`.
+/// One finished request. Empty fields were not sent. Long ones are truncated at the bounds in `limits.rs`.
 #[derive(Clone, Copy, Debug)]
 pub struct LogRecord<'a> {
     /// End of the request, milliseconds since 1970-01-01 UTC.
@@ -75,7 +72,7 @@ pub struct LogRecord<'a> {
     pub method: &'a [u8],
     /// Request target as sent.
     pub target: &'a [u8],
-    /// HTTP/1.0 instead of HTTP/1.1.
+    /// Whether the version is HTTP/1.0 instead of HTTP/1.1.
     pub version10: bool,
     /// Host field as sent.
     pub host: &'a [u8],
@@ -87,16 +84,16 @@ pub struct LogRecord<'a> {
     pub user_agent: &'a [u8],
     /// The node that answered; `None`: this process.
     pub node: Option<&'a str>,
-    /// The node that accepted the connection, which has moved since; `None`: this process.
+    /// The node that accepted the connection, if it has moved since; `None`: this process.
     pub accepted_by: Option<&'a str>,
     pub cache: CacheResult,
-    /// First byte of the request to last byte of the reply, in microseconds.
+    /// From the first byte of the request to the last byte of the reply, in microseconds.
     pub total_us: u64,
-    /// Waiting for a node, in microseconds.
+    /// Time spent waiting for a node, in microseconds.
     pub queue_us: u64,
-    /// Connecting to the node, in microseconds.
+    /// Time spent connecting to the node, in microseconds.
     pub connect_us: u64,
-    /// Request sent to the node until its first byte came, in microseconds.
+    /// From sending the request to the node until its first byte was received, in microseconds.
     pub first_byte_us: u64,
 }
 
@@ -119,8 +116,7 @@ pub enum AccessLogError {
     Thread(#[source] std::io::Error),
 }
 
-/// The running log; owns the writer's thread. Dropping it is
-/// [`AccessLog::shutdown`].
+/// The running log; owns the writer's thread. Dropping it has the same effect as [`AccessLog::shutdown`].
 #[derive(Debug)]
 pub struct AccessLog {
     handle: LogHandle,
@@ -165,9 +161,8 @@ impl AccessLog {
         self.handle.clone()
     }
 
-    /// Writes all records that workers have handed over, then ends the writer thread. Waits at
-    /// most `LOG_SHUTDOWN_WAIT`. Workers should have ended: records pushed from now on are dropped
-    /// and counted.
+    /// Writes all records that workers have handed over, then ends the writer thread. Waits at most
+    /// `LOG_SHUTDOWN_WAIT`. Workers should have ended before: records pushed later are dropped and counted.
     pub fn shutdown(self) {
         drop(self);
     }
@@ -210,8 +205,7 @@ impl LogHandle {
 }
 
 impl WriterHandle {
-    /// Makes the writer check its flags. If the queue is full, it checks them anyway before the
-    /// next batch.
+    /// Makes the writer check its flags. If the queue is full, it does so anyway before the next batch.
     fn wake(&self) {
         let _ = self.queue.try_send(WriterMessage::Wake);
     }
@@ -222,24 +216,23 @@ impl WriterHandle {
 pub struct WorkerLog {
     link: Option<WriterHandle>,
     counters: Arc<CoreCounters>,
-    /// Encoded records that are not handed over yet.
+    /// Encoded records that were not handed over yet.
     current: Vec<u8>,
     /// Number of records in `current`.
     lines: u64,
-    /// Buffers allocated so far, handed over or not, without `current`.
+    /// Number of buffers allocated so far without `current`, handed over or not.
     made: usize,
     give_back: SyncSender<Vec<u8>>,
     returned: Receiver<Vec<u8>>,
 }
 
 impl WorkerLog {
-    /// Whether the log is on.
+    /// Whether the log is enabled.
     pub fn is_on(&self) -> bool {
         self.link.is_some()
     }
 
-    /// Keeps `record` for the log, or counts it as dropped when the writer is too
-    /// far behind. Never blocks.
+    /// Keeps `record` for the log, or counts it as dropped if the writer is too far behind. Never blocks.
     pub fn push(&mut self, record: &LogRecord<'_>) {
         if self.link.is_none() {
             return;
@@ -248,7 +241,7 @@ impl WorkerLog {
             self.counters.inc(Counter::LogDropped);
             return;
         }
-        // Once per buffer: `encode` never outgrows this.
+        // Allocates once per buffer: `encode` never exceeds this.
         self.current.reserve(LOG_BATCH_BYTES + RECORD_BYTES_MAX - self.current.len());
         encode(record, &mut self.current);
         self.lines += 1;
@@ -263,7 +256,7 @@ impl WorkerLog {
         self.hand_over();
     }
 
-    /// Sends `current` to the writer; false when that isn't possible now.
+    /// Sends `current` to the writer; returns false if that isn't possible now.
     fn hand_over(&mut self) -> bool {
         if self.current.is_empty() {
             return true;
@@ -290,7 +283,7 @@ impl WorkerLog {
                 self.keep(fresh);
                 false
             }
-            // The writer is gone: its process is about to be, too.
+            // The writer has ended, so the process is about to end, too.
             Err(TrySendError::Disconnected(_)) => {
                 self.counters.add(Counter::LogDropped, self.lines);
                 self.lines = 0;
@@ -299,7 +292,7 @@ impl WorkerLog {
         }
     }
 
-    /// An empty buffer: a returned one, or a new one while few are allocated.
+    /// Returns an empty buffer: a returned one, or a new one while few are allocated.
     fn fresh_buffer(&mut self) -> Option<Vec<u8>> {
         if let Ok(buffer) = self.returned.try_recv() {
             return Some(buffer);

@@ -1,4 +1,5 @@
-//! Metrics that nodes and dispatchers have alike: packets of packet programs, refused datagrams, netguard's messages.
+//! Metrics that nodes and dispatchers have in common: packets of packet programs, refused datagrams,
+//! netguard's messages.
 
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use skep_wire::steer::{Count, Verdict};
 
 use crate::Registry;
 
-/// Packets by verdict, of the packet program of a node or of a dispatcher.
+/// Registers packets by verdict, of the packet program of a node or a dispatcher.
 pub fn register_packets(
     registry: &Registry,
     counters: impl Fn() -> Arc<PacketCounters> + Send + Sync + 'static,
@@ -21,7 +22,7 @@ pub fn register_packets(
     registry.register_samples("skep_direct_packets_total", help, Box::new(read));
 }
 
-/// UDP datagrams that were refused.
+/// Registers refused UDP datagrams.
 pub fn register_datagrams(
     registry: &Registry,
     refused: impl Fn(OpenError) -> u64 + Send + Sync + 'static,
@@ -36,7 +37,7 @@ pub fn register_datagrams(
     registry.register_samples("skep_datagrams_refused_total", help, Box::new(read));
 }
 
-/// Messages that netguard did not log, as `dropped` says.
+/// Registers messages that netguard did not log, as counted by `dropped`.
 pub fn register_netguard_messages(
     registry: &Registry,
     dropped: impl Fn() -> u64 + Send + Sync + 'static,

@@ -1,9 +1,8 @@
 //! The table of counters and the per-thread set of their values.
 //!
-//! One table (`counter_table!` below) names each counter once: its variant, its
-//! field in a snapshot, its Prometheus family, label and help. A set has one
-//! writer, its thread; anyone may read. So an increment is a plain load and
-//! store, without the lock prefix that `fetch_add` costs.
+//! One table (`counter_table!` below) names each counter once: its variant, its field in a snapshot, and its
+//! Prometheus family, label and help. A set has one writer, its thread; any thread may read. So an increment
+//! is a plain load and store, without the lock prefix that `fetch_add` costs.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -12,11 +11,10 @@ use serde::{Deserialize, Serialize};
 use crate::latency::Latency;
 use crate::single_writer::bump;
 
-/// The counters of one worker thread, on cache lines of their own.
+/// The counters of one worker thread, on separate cache lines.
 ///
-/// Only the owning thread may call the methods that write: two writers lose
-/// counts (and nothing worse). 128 bytes, because Intel's prefetcher pulls cache
-/// lines in pairs.
+/// Only the owning thread may call the methods that write: two writers would lose counts (and nothing worse).
+/// 128 bytes, because Intel's prefetcher fetches cache lines in pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct CoreCounters {
@@ -41,13 +39,13 @@ impl CoreCounters {
         self.gauge_move(gauge, 0, 1);
     }
 
-    /// Lowers `gauge` by 1. One thread's share may fall below zero when another
-    /// raised it; only the sum over all threads means something.
+    /// Lowers `gauge` by 1. One thread's share may be negative if another thread raised it; only the sum over
+    /// all threads is meaningful.
     pub fn gauge_dec(&self, gauge: CoreGauge) {
         self.gauge_move(gauge, 1, 0);
     }
 
-    /// Raises or lowers `gauge` by what lies between `from` and `to`.
+    /// Changes `gauge` by the difference from `from` to `to`.
     pub fn gauge_move(&self, gauge: CoreGauge, from: u64, to: u64) {
         bump(&self.gauges[gauge as usize], to.wrapping_sub(from));
     }
@@ -83,11 +81,11 @@ impl CoreCounters {
 /// Values that rise and fall, kept per thread and summed like counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CoreGauge {
-    /// Client connections now open.
+    /// Currently open client connections.
     ConnectionsOpen,
-    /// Requests whose reply isn't finished.
+    /// Requests whose reply isn't complete.
     RequestsInFlight,
-    /// Bytes of replies that are to be sent and that no socket took yet.
+    /// Bytes of replies that no socket has accepted yet.
     BytesOutstanding,
 }
 
@@ -115,9 +113,9 @@ impl CoreGauge {
 pub(crate) struct Family {
     pub(crate) name: &'static str,
     pub(crate) help: &'static str,
-    /// Label that tells the samples apart; `None`: one sample without labels.
+    /// The label that distinguishes the samples; `None`: one sample without labels.
     pub(crate) label: Option<&'static str>,
-    /// Counter and value of the label ("" without one).
+    /// The counters, each with its value of the label ("" without one).
     pub(crate) samples: &'static [(Counter, &'static str)],
 }
 
@@ -409,23 +407,22 @@ impl Counter {
 }
 
 impl Totals {
-    /// Requests refused by the engine, whatever the status.
+    /// The number of requests refused by the engine, with any status.
     pub fn rejects(&self) -> u64 {
         self.family("skep_rejects_total")
     }
 
-    /// Connections refused, whatever the limit.
+    /// The number of connections refused, by any limit.
     pub fn refused(&self) -> u64 {
         self.family("skep_connections_refused_total")
     }
 
-    /// Requests answered from this node's memory, whether or not that was
-    /// validated first.
+    /// The number of requests answered from this node's memory, with or without prior validation.
     pub fn cache_hits(&self) -> u64 {
         self.cache_hit + self.cache_revalidated
     }
 
-    /// Requests that the memory was asked for.
+    /// The number of requests that were looked up in memory.
     pub fn cache_lookups(&self) -> u64 {
         self.family("skep_cache_requests_total")
     }

@@ -1,8 +1,8 @@
 //! Times of one thread as a log-linear histogram, and quantiles of the merged histograms of all threads.
 //!
-//! Below 16 us each microsecond has its bucket; above, each power of two is divided into 16 buckets
-//! (the layout of HdrHistogram, Gil Tene 2012). A value read back is the middle of its bucket: at
-//! most 1/32 (3.2 %) off.
+//! Below 16 us each microsecond has its own bucket; above, each power of two is divided into 16 buckets (the
+//! layout of HdrHistogram, Gil Tene 2012). A value is read back as the middle of its bucket, with an error of
+//! at most 1/32 (3.2 %).
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -11,10 +11,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::single_writer::bump;
 
-/// log2 of the buckets per power of two.
+/// log2 of the number of buckets per power of two.
 const SUB_BITS: u32 = 4;
 const SUB: usize = 1 << SUB_BITS;
-/// Values are cut off here: 2^32 us are 71 minutes, longer than any request lives.
+/// Values are clamped to this: 2^32 us are 71 minutes, longer than any request lasts.
 const VALUE_BITS: u32 = 32;
 const VALUE_US_MAX: u64 = (1 << VALUE_BITS) - 1;
 const BUCKETS: usize = SUB + (VALUE_BITS - SUB_BITS) as usize * SUB;
@@ -37,7 +37,7 @@ pub(crate) const LE: [(&str, u64); 14] = [
     ("30", 30_000_000),
 ];
 
-/// Those of a [`Histogram`], finer: what it counts takes some ten microseconds.
+/// Finer bounds, for a [`Histogram`]: the times that it counts are around ten microseconds.
 pub(crate) const LE_FINE: [(&str, u64); 28] = [
     ("0.000002", 2),
     ("0.000004", 4),
@@ -84,18 +84,18 @@ pub struct LatencySummary {
     pub p99_us: u64,
 }
 
-/// Times of short steps, for a registry: written by one thread only, read by anyone.
+/// Times of short steps, for a registry: written by one thread only, readable by any.
 #[derive(Debug, Default)]
 pub struct Histogram(Latency);
 
 impl Histogram {
-    /// Counts one time, to the next microsecond.
+    /// Counts one time, rounded to the nearest microsecond.
     pub fn record(&self, took: Duration) {
         let value_us = (took + Duration::from_nanos(500)).as_micros();
         self.0.record(u64::try_from(value_us).unwrap_or(VALUE_US_MAX));
     }
 
-    /// Its values now.
+    /// A copy of its present values.
     pub(crate) fn merged(&self) -> Merged {
         let mut merged = Merged::new();
         merged.absorb(&self.0);
@@ -103,7 +103,7 @@ impl Histogram {
     }
 }
 
-/// One thread's histogram: written by that thread only, read by anyone.
+/// One thread's histogram: written by that thread only, readable by any.
 #[derive(Debug)]
 pub(crate) struct Latency {
     buckets: [AtomicU64; BUCKETS],
@@ -117,14 +117,14 @@ impl Default for Latency {
 }
 
 impl Latency {
-    /// Counts one value; those above [`VALUE_US_MAX`] count as that.
+    /// Counts one value; values above [`VALUE_US_MAX`] are clamped.
     pub(crate) fn record(&self, value_us: u64) {
         let value_us = value_us.min(VALUE_US_MAX);
         bump(&self.buckets[index_of(value_us)], 1);
         bump(&self.sum_us, value_us);
     }
 
-    /// Adds all of `other`.
+    /// Adds all values of `other`.
     pub(crate) fn absorb(&self, other: &Self) {
         for (mine, theirs) in self.buckets.iter().zip(&other.buckets) {
             bump(mine, theirs.load(Relaxed));
@@ -133,7 +133,7 @@ impl Latency {
     }
 }
 
-/// The sum of several threads' histograms, at one moment.
+/// The sum of several threads' histograms at one moment.
 #[derive(Debug)]
 pub(crate) struct Merged {
     buckets: Vec<u64>,
@@ -170,8 +170,7 @@ impl Merged {
         }
     }
 
-    /// The value that a share `q` (0 to 1) of all values doesn't exceed; 0 when
-    /// there are none.
+    /// The value that a share `q` (0 to 1) of all values doesn't exceed; 0 if there are none.
     fn quantile_us(&self, q: f64) -> u64 {
         let rank = ((self.count() as f64 * q).ceil() as u64).max(1);
         let mut seen = 0;
@@ -185,8 +184,8 @@ impl Merged {
         0
     }
 
-    /// Values of at most `le_us`. A bucket that reaches beyond it isn't counted,
-    /// so the bound is sharp to one bucket's width (1/16).
+    /// The number of values of at most `le_us`. A bucket that extends beyond it isn't counted, so the error
+    /// is at most one bucket's width (1/16).
     pub(crate) fn count_le(&self, le_us: u64) -> u64 {
         let whole = |index: usize| {
             let (low, width) = bounds_of(index);
@@ -196,18 +195,18 @@ impl Merged {
     }
 }
 
-/// The bucket of a value of at most [`VALUE_US_MAX`].
+/// Returns the bucket of a value of at most [`VALUE_US_MAX`].
 fn index_of(value_us: u64) -> usize {
     if value_us < SUB as u64 {
         return value_us as usize;
     }
     let shift = value_us.ilog2() - SUB_BITS;
-    // The top SUB_BITS + 1 bits are SUB..2*SUB; the first octave (shift 0)
-    // starts at SUB, right behind the linear buckets.
+    // The top SUB_BITS + 1 bits are SUB..2*SUB; the first octave (shift 0) starts at SUB, right after the
+    // linear buckets.
     shift as usize * SUB + (value_us >> shift) as usize
 }
 
-/// Lowest value and width of a bucket.
+/// Returns the lowest value and the width of a bucket.
 fn bounds_of(index: usize) -> (u64, u64) {
     if index < SUB {
         return (index as u64, 1);

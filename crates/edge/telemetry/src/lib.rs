@@ -1,8 +1,8 @@
 //! Metrics of a process: counters and latencies, one set per worker thread, summed on reading;
 //! Prometheus text; and the access log, formatted and written by one thread off the hot path.
 //!
-//! Invariants: counting takes no lock and no atomic read-modify-write; logging
-//! never blocks a worker; nothing here grows without bound.
+//! Invariants: counting takes no lock and no atomic read-modify-write; logging never blocks a worker; nothing
+//! grows without bound.
 
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,7 @@
 //! The registry of all threads' counters: sums for `status`, text for Prometheus.
 //!
-//! Invariant: counts are never lost. The counts of a thread that ended are added to `retired`, so
-//! totals never fall and workers may start and end.
+//! Invariant: counts are never lost. The counts of a thread that has ended are added to `retired`, so totals
+//! never decrease, and workers may start and end at any time.
 
 use std::fmt::Write;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,7 +17,7 @@ pub const METRICS_CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8
 /// Label names and values of one sample.
 pub type Labels = Vec<(String, String)>;
 
-/// All counters and gauges of a process. Share it by `Arc`.
+/// All counters and gauges of a process, to be shared by `Arc`.
 #[derive(Default)]
 pub struct Registry {
     inner: Mutex<Inner>,
@@ -30,7 +30,7 @@ struct Inner {
     families: Vec<RegisteredFamily>,
 }
 
-/// A registered metric: its value is read by a callback.
+/// A registered metric, whose value a callback reads.
 #[derive(Clone)]
 struct RegisteredFamily {
     name: String,
@@ -48,7 +48,7 @@ enum Kind {
 }
 
 impl Kind {
-    /// The type of a metric of this name: names of counters end in `_total`.
+    /// The type of a metric by its name: names of counters end in `_total`.
     fn of(name: &str) -> Self {
         if name.ends_with("_total") { Self::Counter } else { Self::Gauge }
     }
@@ -74,14 +74,14 @@ enum GaugeSource {
 pub struct Snapshot {
     /// Counters since the start.
     pub totals: Totals,
-    /// Client connections now open.
+    /// Currently open client connections.
     pub connections_open: u64,
-    /// Requests whose reply isn't finished.
+    /// Requests whose reply isn't complete.
     pub requests_in_flight: u64,
     /// Request times since the start.
     pub latency: LatencySummary,
-    /// Registered metrics, as they read now.
-    #[serde(alias = "gauges")] // So it was before counters were among them.
+    /// The present values of registered metrics.
+    #[serde(alias = "gauges")] // The name before counters were included.
     pub metrics: Vec<MetricSample>,
 }
 
@@ -101,7 +101,7 @@ impl Registry {
         Self::default()
     }
 
-    /// A new set of counters for the calling thread; each thread takes its own.
+    /// Creates a set of counters for the calling thread; each thread uses its own.
     pub fn core(&self) -> Arc<CoreCounters> {
         let mut inner = self.lock();
         inner.retire();
@@ -115,8 +115,8 @@ impl Registry {
     /// runs on the querying thread and must not block.
     ///
     /// # Panics
-    /// When the name breaks the rules (`skep_` and `a-z0-9_`, not one of a worker's
-    /// counters), or a label's name does: our bug, found by the first test.
+    /// If the name is invalid (it must begin with `skep_`, consist of `a-z0-9_`, and differ from a worker's
+    /// counters), or a label's name is: a bug in Skep, found by the first test.
     pub fn register(
         &self,
         name: &str,
@@ -134,8 +134,8 @@ impl Registry {
         family.sources.push(GaugeSource::One { labels, read: Arc::from(read) });
     }
 
-    /// Adds a metric whose samples come and go, such as one per node: `read` gives
-    /// labels and value of each. Replaces any metric of the same name.
+    /// Adds a metric whose samples come and go, such as one per node: `read` returns labels and value of
+    /// each. Replaces any metric of the same name.
     ///
     /// # Panics
     /// As [`Self::register`].
@@ -148,8 +148,8 @@ impl Registry {
         self.lock().family(name, help).sources = vec![GaugeSource::Many(Arc::from(read))];
     }
 
-    /// Adds a histogram. The same name with the same labels replaces the earlier one. Snapshots have its
-    /// count and its sum, as samples of a name with `_count` and `_sum` behind.
+    /// Adds a histogram. The same name with the same labels replaces the earlier one. Snapshots contain its
+    /// count and its sum, as samples whose names have the suffixes `_count` and `_sum`.
     ///
     /// # Panics
     /// As [`Self::register`].
@@ -170,7 +170,7 @@ impl Registry {
         family.sources.push(GaugeSource::Histogram { labels, times });
     }
 
-    /// Counters alone: the cheapest query, made ten times a second.
+    /// The sums of the counters alone: the cheapest query, made ten times a second.
     pub fn totals(&self) -> Totals {
         let inner = self.lock();
         let mut totals = Totals::default();
@@ -179,14 +179,14 @@ impl Registry {
         totals
     }
 
-    /// One sum over all threads.
+    /// The sum of one gauge over all threads.
     pub fn gauge(&self, gauge: CoreGauge) -> u64 {
         let inner = self.lock();
         let cores = inner.cores.iter().map(|core| core.gauge(gauge));
         not_below_zero(cores.fold(inner.retired.gauge(gauge), u64::wrapping_add))
     }
 
-    /// All sums, now. Threads continue to count meanwhile: each number is exact, but two of them
+    /// All sums at this moment. Threads continue to count meanwhile: each number is exact, but two of them
     /// may be some requests apart.
     pub fn snapshot(&self) -> Snapshot {
         let (sums, families) = self.read();
@@ -212,7 +212,7 @@ impl Registry {
         }
     }
 
-    /// Everything in the Prometheus text format, version 0.0.4.
+    /// All metrics in the Prometheus text format, version 0.0.4.
     pub fn prometheus_text(&self) -> String {
         let (sums, families) = self.read();
         let mut text = Text(String::with_capacity(16 * 1024));
@@ -235,7 +235,7 @@ impl Registry {
         text.0
     }
 
-    /// Sums and families; the families' callbacks run later, without the lock.
+    /// Returns sums and families; the families' callbacks are called later, without the lock.
     fn read(&self) -> (Sums, Vec<RegisteredFamily>) {
         let inner = self.lock();
         let mut sums = Sums::new();
@@ -245,14 +245,14 @@ impl Registry {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        // Every change under the lock is a single push: a panic leaves it sound.
+        // Every change under the lock is a single push, so a panic leaves consistent data.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Inner {
-    /// Takes over the numbers of threads that ended. `Arc::get_mut` succeeds only
-    /// for the last holder, and then all that the thread wrote is visible.
+    /// Takes over the counts of threads that have ended. `Arc::get_mut` succeeds only for the last holder,
+    /// and then everything that the thread wrote is visible.
     fn retire(&mut self) {
         let retired = &self.retired;
         self.cores.retain_mut(|core| match Arc::get_mut(core) {
@@ -323,7 +323,7 @@ impl Sums {
     }
 }
 
-/// During concurrent updates a sum may be below zero for a moment.
+/// During concurrent updates a sum may be negative for a moment.
 fn not_below_zero(sum: u64) -> u64 {
     u64::try_from(sum as i64).unwrap_or(0)
 }
@@ -400,7 +400,7 @@ fn number(value: f64) -> String {
     }
 }
 
-/// A metric's or label's name as we allow it; Prometheus allows more.
+/// Whether a metric's or label's name is permitted here; Prometheus permits more.
 fn is_name(name: &str) -> bool {
     name.starts_with(|c: char| c.is_ascii_lowercase())
         && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')

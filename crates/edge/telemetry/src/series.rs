@@ -1,9 +1,9 @@
-//! Counts over time: the last hour finely, the last 30 hours coarsely, in bounded memory.
+//! Counts over time: the last hour with a fine step, the last 30 hours with a coarse one, in bounded memory.
 //!
 //! ```text
 //!   add(from, counts) -> fine: 360 x 10 s | coarse: 1,800 x 1 min
 //! ```
-//! A step in which nothing was added is not there: it is not known, and not zero.
+//! A step in which nothing was added is absent: its counts are unknown, not zero.
 
 use std::collections::VecDeque;
 
@@ -11,7 +11,7 @@ use crate::limits::{
     SERIES_COARSE_POINTS, SERIES_COARSE_STEP_S, SERIES_FINE_POINTS, SERIES_FINE_STEP_S,
 };
 
-/// How finely a [`Series`] is read.
+/// The step with which a [`Series`] is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SeriesStep {
     /// 10 s, for an hour.
@@ -20,10 +20,10 @@ pub enum SeriesStep {
     Coarse,
 }
 
-/// What was counted in a step of time.
+/// What was counted in one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SeriesPoint<const N: usize> {
-    /// Its begin, in seconds since 1970: a multiple of the step.
+    /// The beginning of the step, in seconds since 1970: a multiple of its length.
     pub at_unix_s: u64,
     pub counts: [u64; N],
 }
@@ -44,7 +44,7 @@ struct Steps<const N: usize> {
 impl SeriesStep {
     pub const ALL: [Self; 2] = [Self::Fine, Self::Coarse];
 
-    /// Its length in seconds.
+    /// The length of the step in seconds.
     pub const fn seconds(self) -> u64 {
         match self {
             Self::Fine => SERIES_FINE_STEP_S,
@@ -52,7 +52,7 @@ impl SeriesStep {
         }
     }
 
-    /// Steps that are kept.
+    /// The maximum number of steps kept.
     pub const fn points_max(self) -> usize {
         match self {
             Self::Fine => SERIES_FINE_POINTS,
@@ -68,14 +68,14 @@ impl<const N: usize> Default for Series<N> {
 }
 
 impl<const N: usize> Series<N> {
-    /// Adds what was counted since `from_unix_s`, within one fine step. Earlier than what is there, it
-    /// counts as of that.
+    /// Adds what was counted since `from_unix_s`, within one fine step. If that is earlier than the last
+    /// step, the counts are added to the last step.
     pub fn add(&mut self, from_unix_s: u64, counts: [u64; N]) {
         self.fine.add(from_unix_s, counts);
         self.coarse.add(from_unix_s, counts);
     }
 
-    /// The steps that are over at `now_unix_s`, the oldest first.
+    /// The steps that are complete at `now_unix_s`, the oldest first.
     pub fn points(
         &self,
         step: SeriesStep,
@@ -129,7 +129,7 @@ mod tests {
         assert_eq!(read(&series, SeriesStep::Fine, 1_089), fine[..2], "the last is not over");
         let coarse = [(960, [9, 12]), (1_080, [7, 8])];
         assert_eq!(read(&series, SeriesStep::Coarse, 1_140), coarse, "nothing is made up");
-        // A clock that went back.
+        // A clock that was set back.
         series.add(500, [1, 1]);
         assert_eq!(read(&series, SeriesStep::Fine, 1_090).last(), Some(&(1_080, [8, 9])));
     }

@@ -1,4 +1,4 @@
-//! Atomics that one thread writes and anyone reads.
+//! Atomics that one thread writes and any thread reads.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

@@ -1,4 +1,4 @@
-//! Why there is no connection to a node.
+//! Errors of connections to nodes.
 
 use std::io;
 
@@ -19,11 +19,10 @@ pub enum UpstreamError {
     /// There is no such Unix socket.
     #[error("no such socket")]
     NoSocket,
-    /// Timeout of the connect.
+    /// The connect timed out.
     #[error("no connection in time")]
     ConnectTimeout,
-    /// As many connections to that address as allowed are in use. The node is
-    /// not at fault.
+    /// The maximum number of connections to the address is in use. The node is not at fault.
     #[error("all connections to the node are in use")]
     PoolFull,
     /// This machine has no port, descriptor or memory left for a connection.
@@ -36,7 +35,7 @@ pub enum UpstreamError {
 }
 
 impl UpstreamError {
-    /// Whether the failure concerns the node, not this machine.
+    /// Whether the node is at fault, rather than this machine.
     pub fn blames_node(&self) -> bool {
         !matches!(self, Self::PoolFull | Self::Exhausted(_))
     }
@@ -58,7 +57,7 @@ impl From<io::Error> for UpstreamError {
         match error.kind() {
             io::ErrorKind::ConnectionRefused => Self::Refused,
             io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => Self::Unreachable,
-            // The kernel's own time to connect ran out before ours.
+            // The kernel's own connect timeout ended before ours.
             io::ErrorKind::TimedOut => Self::ConnectTimeout,
             io::ErrorKind::PermissionDenied => Self::Denied,
             io::ErrorKind::NotFound => Self::NoSocket,

@@ -12,14 +12,14 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::error::UpstreamError;
 
-/// Bounds of a pool.
+/// Limits of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolLimits {
-    /// Connections to one address, in use and idle; at least 1.
+    /// Maximum number of connections to one address, in use and idle; at least 1.
     pub connections_max: usize,
     /// Milliseconds after which an unused connection is closed.
     pub idle_ms: u64,
-    /// Milliseconds to connect.
+    /// Connect timeout in milliseconds.
     pub connect_timeout_ms: u64,
 }
 
@@ -34,9 +34,9 @@ pub struct ConnectionPool {
 struct Slot {
     address: ServerAddress,
     in_use: Cell<usize>,
-    /// In the order in which they were given back.
+    /// In the order in which they were returned.
     idle: RefCell<Vec<Idle>>,
-    /// Incremented when the address is closed: earlier leases are not taken back.
+    /// Incremented when the address is closed: connections taken before are not accepted back.
     epoch: Cell<u64>,
     /// Notified when a connection is released.
     freed: Notify,
@@ -48,7 +48,7 @@ struct Idle {
 }
 
 impl ConnectionPool {
-    /// An empty pool; ten times a second it closes connections that were idle for too long.
+    /// Creates an empty pool; ten times a second it closes connections that were idle for too long.
     pub fn new(worker: &Rc<Worker>, limits: PoolLimits) -> Rc<Self> {
         let pool = Rc::new(Self {
             worker: Rc::clone(worker),
@@ -60,14 +60,13 @@ impl ConnectionPool {
         pool
     }
 
-    /// Replaces the bounds. Connections above a lower bound are not cut; they
-    /// are closed instead of given back.
+    /// Replaces the limits. Connections beyond a lower limit are not interrupted; they are closed instead of
+    /// returned.
     pub fn set_limits(&self, limits: PoolLimits) {
         self.limits.set(limits);
     }
 
-    /// A connection to `address`: an idle one if there is one that is alive,
-    /// else a new one.
+    /// Returns a connection to `address`: an idle one if there is a live one, else a new one.
     ///
     /// # Errors
     /// Why there is no connection; see [`UpstreamError`].
@@ -83,12 +82,12 @@ impl ConnectionPool {
         }
     }
 
-    /// An idle connection to `address` that is alive, as far as this machine knows.
+    /// Returns an idle connection to `address` that is alive, as far as this machine can tell.
     pub fn reuse(&self, address: impl Into<ServerAddress>) -> Option<PooledConn> {
         let slots = self.slots.borrow();
         let slot = slots.get(&address.into())?;
         loop {
-            // A statement of its own: closing a stale one must not hold it.
+            // A separate statement: the borrow must end before a stale connection is closed.
             let idle = slot.idle.borrow_mut().pop()?;
             if !idle.conn.is_stale() {
                 let idle_ms = self.worker.now_ms().saturating_sub(idle.since_ms);
@@ -98,8 +97,7 @@ impl ConnectionPool {
         }
     }
 
-    /// Waits while all connections to all of `addresses` are in use, for at most
-    /// `wait_ms`.
+    /// Waits while all connections to all of `addresses` are in use, for at most `wait_ms`.
     pub async fn room(&self, addresses: &[impl Copy + Into<ServerAddress>], wait_ms: u64) {
         let until = Instant::now() + Duration::from_millis(wait_ms);
         while let Some(address) = addresses.first()
@@ -116,7 +114,7 @@ impl ConnectionPool {
         self.counts(address).0 >= self.limits.get().connections_max
     }
 
-    /// A new connection to `address`.
+    /// Opens a new connection to `address`.
     ///
     /// # Errors
     /// Why there is no connection; see [`UpstreamError`].
@@ -128,7 +126,7 @@ impl ConnectionPool {
         let slot = self.slot(address);
         let limits = self.limits.get();
         if slot.open() >= limits.connections_max {
-            // An idle one gives its place; it was not wanted or is stale.
+            // An idle connection makes room; it was not wanted or is stale.
             let oldest = {
                 let mut idle = slot.idle.borrow_mut();
                 (!idle.is_empty()).then(|| idle.remove(0))
@@ -153,7 +151,7 @@ impl ConnectionPool {
         }
     }
 
-    /// Number of connections to `address`: in use, and idle.
+    /// The numbers of connections to `address`: in use, and idle.
     pub fn counts(&self, address: impl Into<ServerAddress>) -> (usize, usize) {
         self.slots
             .borrow()
@@ -161,8 +159,8 @@ impl ConnectionPool {
             .map_or((0, 0), |slot| (slot.in_use.get(), slot.idle.borrow().len()))
     }
 
-    /// Closes connections that were idle for too long or closed by their node, and removes
-    /// addresses without connections.
+    /// Closes connections that were idle for too long or were closed by their node, and removes addresses
+    /// without connections.
     fn tick(&self) {
         let now_ms = self.worker.now_ms();
         let limits = self.limits.get();
@@ -198,29 +196,29 @@ impl Slot {
 
 /// A connection that carries one request.
 pub struct PooledConn {
-    /// By itself, as each future that awaits it moves it.
+    /// Boxed, since each future that awaits it moves it.
     pub conn: Box<Conn>,
-    /// Whether it was used before: then it may turn out to be dead.
+    /// Whether it was used before, and may therefore turn out to be dead.
     pub reused: bool,
-    /// Milliseconds since it was given back; 0 for a new one.
+    /// Milliseconds for which it was idle; 0 for a new one.
     pub idle_ms: u64,
     place: PoolPermit,
 }
 
 impl PooledConn {
-    /// Its address.
+    /// The address of the connection.
     pub fn address(&self) -> ServerAddress {
         self.place.slot.address
     }
 
-    /// Returns it to `pool`, for the next request. Only after the reply was read to its end, if no
-    /// bytes followed it and the node keeps the connection.
+    /// Returns the connection to `pool`, for the next request. Permitted only after the reply was read to its
+    /// end, if no bytes followed it and the node keeps the connection open.
     pub fn give_back(self, pool: &ConnectionPool) {
         let Self { conn, place, .. } = self;
         let slot = &place.slot;
         let is_current = place.epoch == slot.epoch.get();
         if is_current && slot.open() <= pool.limits.get().connections_max {
-            // What ends it from now on is the pool, not a deadline.
+            // From now on the pool closes it, not a deadline.
             conn.timer().clear();
             slot.idle.borrow_mut().push(Idle { conn, since_ms: pool.worker.now_ms() });
         }

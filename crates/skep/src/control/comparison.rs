@@ -1,10 +1,10 @@
-//! A/B tests of policies, as the API says them.
+//! A/B tests of policies in the types of the API.
 
 use skep_comparison::{ArmSpec, ArmTally, Difference, MeasuredTime, TimeEstimate};
 use skep_console::{ArmTimes, ComparedArm, NewArm, PolicyComparison, ServiceArm, TimeDifference};
 use skep_proxy::{ArmStatus, ComparisonStatus};
 
-/// An arm as it is asked for.
+/// Converts a requested arm.
 pub(super) fn spec(arm: &NewArm) -> ArmSpec {
     ArmSpec {
         name: arm.name.clone(),
@@ -14,13 +14,13 @@ pub(super) fn spec(arm: &NewArm) -> ArmSpec {
     }
 }
 
-/// An arm that is in force.
+/// Converts an active arm.
 pub(super) fn arm(arm: ArmSpec) -> ServiceArm {
     let ArmSpec { name, policy, weight, nodes } = arm;
     ServiceArm { name, policy, weight, nodes }
 }
 
-/// The test of `service`.
+/// The displayed test of `service`.
 pub(super) fn shown(service: &str, status: &ComparisonStatus) -> PolicyComparison {
     let base = status.arms.first().map(|arm| &arm.tally);
     let arm = |(at, arm): (usize, &ArmStatus)| compared(arm, base.filter(|_| at > 0));

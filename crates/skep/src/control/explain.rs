@@ -1,5 +1,5 @@
-//! Why nodes keep what a request asks for, or do not: from the management API to the coordinator of this
-//! process, which asks all nodes; or to the node of this process.
+//! Explains why nodes store the response to a request or not: the management API asks the coordinator of this
+//! process, which asks all nodes, or else the node of this process.
 
 use skep_config::Config;
 use skep_console::{
@@ -17,7 +17,7 @@ use skep_wire::limits::EXPLAIN_HEAD_BYTES_MAX;
 
 use crate::running::Running;
 
-/// How long nodes have to answer, in milliseconds: they look into their memory.
+/// Timeout for the nodes' answers, in milliseconds: they only look into their memory.
 const EXPLAIN_MS: u64 = 2_000;
 
 /// Asks all linked nodes, or the node of this process.
@@ -50,7 +50,7 @@ fn not_linked() -> String {
         .to_owned()
 }
 
-/// The head of the request as nodes get it.
+/// The head of the request in the form in which nodes receive it.
 fn request(asked: &NewExplain, is_forwarded: bool) -> Result<ExplainRequest, ControlError> {
     let invalid = |what: String| ControlError::Invalid { what, did_you_mean: None };
     let rest = asked.url.strip_prefix("http://").or_else(|| asked.url.strip_prefix("https://"));
@@ -84,7 +84,7 @@ fn request(asked: &NewExplain, is_forwarded: bool) -> Result<ExplainRequest, Con
     Ok(ExplainRequest { head, is_forwarded })
 }
 
-/// With the nodes of the config that are not linked.
+/// Adds the nodes of the config that are not linked.
 fn complete(config: &Config, mut nodes: Vec<ExplainedNode>) -> Explained {
     for node in &config.nodes {
         if !nodes.iter().any(|it| it.name == node.name) {

@@ -1,5 +1,5 @@
-//! What operators ask all nodes: by the coordinator of this process, or by one that its node is linked with; the node of
-//! this process itself answers at once.
+//! Operators' questions to all nodes: asked by the coordinator of this process, or by one to which its node
+//! is linked; the node of this process itself answers directly.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,13 +12,13 @@ use skep_wire::cache::{NodeQuestion, RelayedAnswer};
 
 use crate::running::Running;
 
-/// Time that nodes get to answer, in milliseconds: who waits is an operator.
+/// Timeout for the nodes' answers, in milliseconds: an operator is waiting.
 const NODES_MS: u64 = 2_000;
 
-/// Of each node of the config, what it answered, or why there is nothing.
+/// For each node of the config its answer, or why there is none.
 pub(super) type Answers<T> = Vec<(String, Result<T, String>)>;
 
-/// Asks all nodes of the config, and this process's own by `own`.
+/// Asks all nodes of the config; `own` provides the answer of this process's node.
 pub(super) fn ask<T: DeserializeOwned>(
     running: &Running,
     question: NodeQuestion,
@@ -34,12 +34,12 @@ pub(super) fn ask<T: DeserializeOwned>(
     complete(running, answers)
 }
 
-/// Name of the node of this process.
+/// The name of this process's node.
 pub(super) fn own_node(running: &Running) -> Option<String> {
     running.parts.node.as_ref().and(running.roles.node.clone())
 }
 
-/// With the nodes of the config that were not asked.
+/// Adds the nodes of the config that were not asked.
 pub(super) fn complete<T>(
     running: &Running,
     mut answers: BTreeMap<String, Result<T, String>>,
@@ -65,7 +65,7 @@ fn why_not_asked(running: &Running, config: &Config) -> String {
     why.to_owned()
 }
 
-/// What the nodes answered that are linked; `None`: none can be asked.
+/// The answers of the linked nodes; `None` if no coordinator can ask.
 pub(super) fn asked(running: &Running, question: NodeQuestion) -> Option<Answers<Vec<u8>>> {
     if let Some(coordination) = running.parts.cluster_cache.coordination() {
         let answers = coordination.ask_nodes(question, NODES_MS).ok()?;
@@ -111,7 +111,7 @@ pub(super) fn decoded<T: DeserializeOwned>(json: &[u8]) -> Result<T, String> {
     serde_json::from_slice(json).map_err(|error| format!("its answer is not understood: {error}"))
 }
 
-/// The nodes that are not in a sum.
+/// The nodes that are not included in a sum.
 pub(super) fn missing<T>(answers: &Answers<T>) -> Vec<MissingNode> {
     let missing = |(node, answer): &(String, Result<T, String>)| {
         let why = answer.as_ref().err()?.clone();

@@ -1,4 +1,4 @@
-//! What this process's node answers operators of all machines, and carries out for them.
+//! What this process's node answers to operators at any machine, and executes for them.
 
 use std::sync::{Arc, Weak};
 
@@ -34,7 +34,7 @@ impl OperatorHandler for NodeOfProcess {
     }
 }
 
-/// Lets all machines ask this process's node.
+/// Has this process's node answer questions from all machines.
 pub(super) fn answer_operators(running: &Arc<Running>) {
     if let Some(node) = running.parts.node.as_ref() {
         node.answer_operators_by(Box::new(NodeOfProcess(Arc::downgrade(running))));

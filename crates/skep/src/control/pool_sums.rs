@@ -1,11 +1,12 @@
-//! Pools as all nodes see them together: counts are added up, and what nodes see differently is said.
+//! Pools summed over all nodes: counts are added up, and differing views of nodes are listed.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use skep_console::{MissingNode, NodePools, NodeState, PoolStatus, ServerStatus, ServerView};
 
-/// The sums of the pools of these names and policies, and of those that only nodes have; sessions of `nodes` are merged.
+/// The sums of the pools with these names and policies, and of pools that only nodes have; the sessions of
+/// `nodes` are merged.
 pub(super) fn sums<'a>(
     names: impl Iterator<Item = (&'a str, &'a str)>,
     nodes: &'a [NodePools],
@@ -48,7 +49,7 @@ fn sum(name: &str, policy: &str, nodes: &[NodePools]) -> PoolStatus {
     }
 }
 
-/// The servers, in the order of the first node that has them.
+/// The servers, in the order in which the nodes first list them.
 fn servers(seen: &[(&str, &PoolStatus)]) -> Vec<ServerStatus> {
     let mut servers: Vec<Vec<(&str, &ServerStatus)>> = Vec::new();
     for (node, pool) in seen {
@@ -62,7 +63,7 @@ fn servers(seen: &[(&str, &PoolStatus)]) -> Vec<ServerStatus> {
     servers.iter().map(|seen| server(seen)).collect()
 }
 
-/// `seen` is not empty.
+/// Sums up one server; `seen` is not empty.
 fn server(seen: &[(&str, &ServerStatus)]) -> ServerStatus {
     let all = || seen.iter().map(|(_, server)| *server);
     let state = most(all().map(|it| it.state));
@@ -106,7 +107,7 @@ fn view(node: &str, server: &ServerStatus) -> ServerView {
     }
 }
 
-/// The state that most nodes see; of two that as many see, that which is further from taking requests.
+/// The state that most nodes report; in a tie, the state that is further from taking requests.
 fn most(states: impl Iterator<Item = NodeState>) -> NodeState {
     let mut counts = BTreeMap::<NodeState, usize>::new();
     states.for_each(|state| *counts.entry(state).or_default() += 1);
@@ -114,7 +115,7 @@ fn most(states: impl Iterator<Item = NodeState>) -> NodeState {
     most.map_or(NodeState::Down, |(state, _)| state)
 }
 
-/// Whether servers say different versions.
+/// Whether servers report different versions.
 pub(super) fn differ(servers: &[ServerStatus]) -> bool {
     let agents = servers.iter().filter_map(|it| it.agent.as_ref());
     let versions: BTreeSet<_> = agents.filter_map(|it| it.version.as_deref()).collect();

@@ -1,4 +1,4 @@
-//! The pools of this process's node, and those of all nodes that it can ask.
+//! The pools of this process's node, and those of all nodes that can be asked.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,8 @@ use super::source_of;
 use super::{nodes, pool_sums};
 use crate::running::Running;
 
-/// As dispatchers get them: better the servers without what sessions are merged by than nothing.
+/// The pools as sent to dispatchers: if they are too long, without the sketches by which sessions are merged,
+/// rather than not at all.
 pub(super) fn encoded(mut pools: Vec<PoolStatus>, bytes_max: usize) -> Vec<u8> {
     let json = |pools: &[PoolStatus]| serde_json::to_vec(pools).unwrap_or_default();
     let whole = json(&pools);
@@ -24,7 +25,7 @@ pub(super) fn encoded(mut pools: Vec<PoolStatus>, bytes_max: usize) -> Vec<u8> {
     json(&pools)
 }
 
-/// Of each node of the config its pools, or why they are missing.
+/// For each node of the config its pools, or why they are missing.
 pub(super) fn of_nodes(running: &Running) -> Vec<NodePools> {
     let answers = nodes::ask(running, NodeQuestion::Pools, || told(running));
     let pools = |(node, answer): (String, Result<Vec<PoolStatus>, String>)| match answer {
@@ -36,7 +37,7 @@ pub(super) fn of_nodes(running: &Running) -> Vec<NodePools> {
     nodes
 }
 
-/// The pools of the config, with the counts of all nodes added up.
+/// The pools of the config, with the counts of all nodes summed up.
 pub(super) fn of_cluster(running: &Running) -> Vec<PoolStatus> {
     let config = running.config();
     let names = config.pools.iter().map(|pool| (pool.name.as_str(), pool.policy.as_str()));
@@ -50,7 +51,7 @@ pub(super) fn own(running: &Running) -> Vec<PoolStatus> {
     pools
 }
 
-/// The same, with what their sessions are merged by with those of other nodes.
+/// The same, including the sketches by which sessions are merged with those of other nodes.
 pub(super) fn told(running: &Running) -> Vec<PoolStatus> {
     let Some(node) = running.parts.node.as_ref() else { return Vec::new() };
     let (pools, sessions) = (node.pools(), node.sessions());

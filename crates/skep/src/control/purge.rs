@@ -1,5 +1,5 @@
-//! Purges, from the management API to the coordinator of this process, which sends them to all
-//! nodes; or to the only node.
+//! Purges from the management API: by the coordinator of this process, which sends them to all nodes; or at
+//! the only node.
 
 use skep_config::{Config, SiteConfig};
 use skep_console::{ControlError, PurgeOutcome, Purged, PurgedNode};
@@ -13,8 +13,8 @@ use skep_wire::message::Name;
 use super::no_dispatcher;
 use crate::running::Running;
 
-/// Purges `what`, and waits until all nodes that are linked, and all that serve clients, have
-/// acknowledged it, at most `timeout_ms`.
+/// Purges `what`, and waits at most `timeout_ms` until all linked nodes, and all that serve clients, have
+/// acknowledged it.
 pub(super) fn purge(
     running: &Running,
     (kind, what): (PurgeKind, &[String]),
@@ -26,7 +26,7 @@ pub(super) fn purge(
         return at_all(running, coordination, (kind, what), timeout_ms);
     }
     match (&running.parts.node, config.nodes.as_slice()) {
-        // It is the whole cluster.
+        // This node is the whole cluster.
         (Some(node), [_]) if !config.cooperates() => {
             let acknowledged = (PurgeOutcome::Acknowledged, Some(0));
             let nodes = vec![told(&running.roles.name, acknowledged)];
@@ -67,7 +67,7 @@ fn parse(config: &Config, texts: &[String]) -> Result<Vec<PurgeWhat>, ControlErr
     texts.iter().map(parse).collect()
 }
 
-/// Whether a site may answer for a host name, which is in lower case.
+/// Whether a site may answer for a host name, given in lower case.
 fn answers_for(site: &SiteConfig, host: &str) -> bool {
     let is_it = |own: &String| {
         let own = own.to_ascii_lowercase();
@@ -94,8 +94,8 @@ fn at_all(
     Ok(purged(&running.config(), &report, &serving(running)))
 }
 
-/// Names of the nodes that get clients' requests: they pass the checks of a service of this
-/// process, and nobody drains them.
+/// The names of the nodes that receive clients' requests: they pass the checks of a service of this process,
+/// and are not drained.
 fn serving(running: &Running) -> Vec<Name> {
     let candidates =
         running.parts.dispatchers.iter().flat_map(|service| service.group().candidates());
@@ -106,13 +106,13 @@ fn serving(running: &Running) -> Vec<Name> {
     names
 }
 
-/// What came of it at each node; `serving` are those that serve clients now.
+/// The outcome at each node; `serving` are the nodes that serve clients now.
 fn purged(config: &Config, report: &PurgeReport, serving: &[Name]) -> Purged {
     let asked = report.nodes.iter().map(|(name, fate)| {
         let outcome = match *fate {
             PurgeFate::Acknowledged { ms } => (PurgeOutcome::Acknowledged, Some(ms)),
             PurgeFate::Late => (PurgeOutcome::Late, None),
-            // It was about to be found dead, or drained meanwhile.
+            // The node is about to be detected as dead, or was drained meanwhile.
             _ if !serving.contains(name) => (PurgeOutcome::Away, None),
             PurgeFate::Lost => (PurgeOutcome::Lost, None),
             PurgeFate::Unlinked => (PurgeOutcome::Unlinked, None),

@@ -1,4 +1,4 @@
-//! The requests that this process, and all nodes, have at servers of pools and at nodes now.
+//! The present requests of this process, and of all nodes, at servers of pools and at nodes.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -13,10 +13,10 @@ use skep_wire::cache::NodeQuestion;
 use super::nodes;
 use crate::running::Running;
 
-/// Requests that are shown: the oldest, which are of interest.
+/// Maximum number of requests shown: the oldest ones, which are of interest.
 const REQUESTS_MAX: usize = 1_000;
 
-/// How long workers are waited for: a later answer is ignored.
+/// Timeout for workers' answers; later ones are ignored.
 const WORKERS: Duration = Duration::from_secs(1);
 
 pub(super) fn requests(running: &Running) -> Vec<RequestStatus> {
@@ -38,7 +38,7 @@ pub(super) fn requests(running: &Running) -> Vec<RequestStatus> {
     requests.into_iter().map(|request| status(request, &networks)).collect()
 }
 
-/// Those of all nodes, and what this process has elsewhere.
+/// The requests of all nodes, and those of this process.
 pub(super) fn of_cluster(running: &Running) -> ClusterRequests {
     let own = requests(running);
     let mut answers = nodes::ask(running, NodeQuestion::Requests, || own.clone());

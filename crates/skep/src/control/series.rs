@@ -8,7 +8,7 @@ use skep_wire::cache::NodeQuestion;
 use super::nodes;
 use crate::running::Running;
 
-/// Those of all nodes that can be asked, in steps of so many seconds.
+/// The requests of all nodes that can be asked, in steps of `step_s` seconds.
 pub(super) fn of_cluster(running: &Running, step_s: u64) -> Result<ClusterSeries, ControlError> {
     let own = running.series.show(step_s)?;
     let kept_s = own.kept_s;
@@ -19,7 +19,7 @@ pub(super) fn of_cluster(running: &Running, step_s: u64) -> Result<ClusterSeries
     Ok(ClusterSeries { step_s, kept_s, nodes, missing, points: sum(&series) })
 }
 
-/// Steps begin at the same times at all nodes.
+/// Adds up the series; steps begin at the same times at all nodes.
 fn sum(series: &[TrafficSeries]) -> Vec<ClusterPoint> {
     let mut points = BTreeMap::<u64, ClusterPoint>::new();
     for point in series.iter().flat_map(|it| &it.points) {

@@ -1,4 +1,4 @@
-//! The test of a server of a pool, by the API.
+//! The test of a pool's server, for the API.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use skep_proxy::{Group, TestRequest};
 use super::refusal;
 use crate::running::Running;
 
-/// Beyond the limit of the test, how long its answer is waited for.
+/// How long the result is awaited beyond the limit of the test.
 const MARGIN: Duration = Duration::from_secs(1);
 
 pub(super) fn test(
@@ -43,7 +43,7 @@ pub(super) fn test(
     })
 }
 
-/// The request of a test; both target and host become part of its head.
+/// The request of a test; target and host both become part of its head.
 fn requested(test: &NewServerTest) -> Result<TestRequest, ControlError> {
     if test.health {
         return match (&test.target, &test.host) {

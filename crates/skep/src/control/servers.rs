@@ -1,4 +1,4 @@
-//! Orders about servers of pools: from the management API to all nodes, and carried out here.
+//! Orders about servers of pools: sent from the management API to all nodes, and executed at this one.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use skep_wire::message::Name;
 use super::{nodes, pools, refusal};
 use crate::running::Running;
 
-/// What a node says of an order.
+/// A node's answer to an order.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Outcome {
     refusal: Option<Refusal>,
@@ -25,7 +25,7 @@ struct Outcome {
     server: Option<ServerStatus>,
 }
 
-/// Why a node does not carry out an order.
+/// Why a node does not execute an order.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Refusal {
@@ -35,7 +35,7 @@ enum Refusal {
     Unavailable { what: String },
 }
 
-/// Has all nodes carry out `command`. An error, if none did, is what the first one says.
+/// Has all nodes execute `command`. If none did, returns the error of the first.
 pub(super) fn order(
     running: &Running,
     pool: &str,
@@ -66,7 +66,7 @@ pub(super) fn order(
     ordered(answers, &was_asked)
 }
 
-/// What came of it at all nodes, of which these were asked.
+/// Combines the outcomes of all nodes; `asked` are those that were asked.
 fn ordered(
     answers: nodes::Answers<Outcome>,
     asked: &[String],
@@ -97,7 +97,7 @@ fn ordered(
     }
 }
 
-/// The order, as far as it can be judged by any process of the cluster.
+/// Builds the order, with the checks that any process of the cluster can make.
 fn parse(
     config: &Config,
     (pool, server): (&str, &str),
@@ -132,7 +132,7 @@ fn text(text: &str) -> Result<Name, ControlError> {
     Name::new(text).map_err(|error| invalid(error.to_string(), None))
 }
 
-/// Carries out an order at this process's node.
+/// Executes an order at this process's node.
 pub(super) fn carry_out(
     running: &Running,
     order: &ServerOrder,
@@ -189,7 +189,7 @@ fn change(running: &Running, order: &ServerOrder) -> Result<(), ControlError> {
     result.map_err(refusal)
 }
 
-/// The pool of that name of a node.
+/// The pool with this name of a node.
 pub(super) fn pool(node: &Node, name: &str) -> Result<std::sync::Arc<Group>, ControlError> {
     let pools = node.pools();
     match pools.iter().find(|pool| pool.name() == name) {
@@ -228,7 +228,7 @@ fn add(
     })
 }
 
-/// What another process has judged, of whatever build.
+/// Converts a server that another process, possibly of another build, has checked.
 fn of_order(name: &str, added: &AddedServer) -> Result<ServerConfig, ControlError> {
     server_config(&NewServer {
         name: name.to_owned(),
@@ -262,7 +262,7 @@ impl From<Refusal> for ControlError {
     }
 }
 
-/// As a config would say it; names, addresses and weights are judged where members are.
+/// The server's config; names, addresses and weights are checked where members are added.
 fn server_config(new: &NewServer) -> Result<ServerConfig, ControlError> {
     let of_config = ServerConfig::default();
     let connections_max = new.connections_max.unwrap_or(of_config.connections_max);

@@ -1,8 +1,8 @@
-//! Sessions of pools, as a node has counted them and as all nodes have.
+//! Sessions of pools, as counted by one node and by all nodes.
 //!
-//! A node tells dispatchers its sketches beside its counts. Here they are merged, so that a session that several
-//! nodes have seen is one, and taken out again. A node of an earlier build tells none; `nodes` says whose
-//! are counted.
+//! A node reports its sketches to dispatchers in addition to its counts. Here the sketches are merged, so
+//! that a session seen by several nodes counts once, and then removed. A node of an earlier build reports
+//! none; `nodes` lists those that are included.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use skep_node::SessionsByNetwork;
 use skep_sketch::Sketch;
 use skep_sketch::limits::WINDOW_MS;
 
-/// The sessions of a pool that `nodes` have seen, with what they are merged by.
+/// The sessions of a pool that `nodes` have seen, with their sketches.
 pub(super) fn pool_sessions(nodes: Vec<String>, networks: &SessionsByNetwork) -> PoolSessions {
     let mut all = Sketch::default();
     let counted = |(network, sketch): &(String, Sketch)| {
@@ -23,7 +23,7 @@ pub(super) fn pool_sessions(nodes: Vec<String>, networks: &SessionsByNetwork) ->
     PoolSessions { window_s: WINDOW_MS / 1000, total: all.estimate(), networks, nodes }
 }
 
-/// Tells of each pool what all of `nodes` have seen together.
+/// Sets for each pool what all of `nodes` have seen together.
 pub(super) fn merge(nodes: &mut [NodePools]) {
     let mut merged: BTreeMap<String, (Vec<String>, SessionsByNetwork)> = BTreeMap::new();
     for NodePools { node, pools, .. } in &*nodes {
@@ -45,21 +45,21 @@ pub(super) fn merge(nodes: &mut [NodePools]) {
     }
 }
 
-/// Takes out what counts are merged by.
+/// Removes the sketches by which counts are merged.
 pub(super) fn hide_sketches(pools: &mut [PoolStatus]) {
     let sessions = pools.iter_mut().flat_map(|it| [&mut it.sessions, &mut it.cluster_sessions]);
     let networks = sessions.flatten().flat_map(|it| &mut it.networks);
     networks.for_each(|it| it.sketch = None);
 }
 
-/// `None`: they were too long to be told, or are of another build's shape.
+/// Returns `None` if the sketches were too long to be sent, or have the form of another build.
 fn sketches(sessions: &PoolSessions) -> Option<SessionsByNetwork> {
     let sketch =
         |it: &NetworkSessions| Some((it.network.clone(), Sketch::from_text(it.sketch.as_ref()?)?));
     sessions.networks.iter().map(sketch).collect()
 }
 
-/// Adds a node's count of a network. Where configs differ, names that the first node has not are at the end.
+/// Adds a node's count of a network. If configs differ, names that the first node does not have are appended.
 fn add(networks: &mut SessionsByNetwork, (network, sketch): (String, Sketch)) {
     match networks.iter_mut().find(|(name, _)| *name == network) {
         Some((_, own)) => own.merge(&sketch),
@@ -75,7 +75,7 @@ mod tests {
 
     use super::*;
 
-    /// A node whose sessions are those of campus, and of others, that are told as a node tells them.
+    /// A node with sessions from campus and from elsewhere, in the form in which a node reports them.
     fn node(name: &str, campus: std::ops::Range<u8>, other: std::ops::Range<u8>) -> NodePools {
         let sketch = |ids: std::ops::Range<u8>| {
             let mut sketch = Sketch::default();
@@ -88,7 +88,7 @@ mod tests {
     }
 
     fn pool(sessions: Option<PoolSessions>) -> PoolStatus {
-        // As an earlier build tells it.
+        // As reported by an earlier build.
         let text = r#"{"name": "app", "policy": "random", "queued_requests": 0, "refused_total": 0,
             "sessions_lost_total": 0, "servers": []}"#;
         let pool: PoolStatus = serde_json::from_str(text).unwrap();
@@ -111,7 +111,7 @@ mod tests {
         merge(&mut nodes);
         for node in &nodes {
             let all = node.pools[0].cluster_sessions.as_ref().unwrap();
-            // The session 7 came from campus by one node, and from elsewhere by the other.
+            // Session 7 came from campus at one node, and from elsewhere at the other.
             assert_eq!(counts(all), (12, vec![("campus", 8), ("other", 5)]));
             assert_eq!(all.nodes, ["n1", "n2"]);
         }

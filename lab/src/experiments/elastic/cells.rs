@@ -1,28 +1,29 @@
-//! The cells of the experiment: a mix, a configuration and a number of workers each; and the constant loads of the sweep.
+//! The cells of the experiment, each a mix, a configuration and a number of workers; and the constant loads
+//! of the sweep.
 
 use skep_site_sim::{
     ElasticMix, ElasticitySettings, LoadTargets, OfferedLoad, SimulatedCluster,
     SimulatedElasticity, SimulatedNode, SimulatedRamp, SiteWorkload,
 };
 
-/// Workers, from one to this.
+/// Maximum number of workers; the minimum is one.
 pub(super) const WORKERS_MAX: usize = 8;
 
 /// The paper's ramp.
 pub(super) const RAMP: SimulatedRamp =
     SimulatedRamp { clients: 48, batch_clients: 3, batch_interval_ms: 5_000, client_ms: 100_000 };
 
-/// Requests that a worker should have outstanding: three quarters of those that fill its link.
+/// Target of outstanding requests per worker: three quarters of those that fill its link.
 const TARGET_REQUESTS: u64 = 3;
 
-/// What a client takes of a worker's link: so many clients fill it that 48 more than fill eight.
+/// The share of a worker's link that one client uses: 48 clients more than fill eight links.
 const CLIENT_SHARE: f64 = 0.25;
 
-/// A worker's memory: room for the site, or next to nothing.
+/// A worker's memory, in bytes: room for the site, or next to nothing.
 const MEMORY_BYTES: u64 = 128_000_000;
 const NO_MEMORY_BYTES: u64 = 1;
 
-/// As the paper has them.
+/// The configurations of the paper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Configuration {
     Standard,
@@ -44,7 +45,7 @@ impl Configuration {
         }
     }
 
-    /// As in names of files.
+    /// The key in names of files.
     pub(super) fn key(self) -> &'static str {
         match self {
             Self::Standard => "standard",
@@ -54,7 +55,7 @@ impl Configuration {
     }
 }
 
-/// The part of the usual rates that a mix has, so that runs of small files do not take longer than others.
+/// The scale of a mix's rates, so that runs with small files do not take longer than others.
 pub(super) fn scale(mix: ElasticMix) -> f64 {
     match mix {
         ElasticMix::CacheFriendly => 0.5,
@@ -81,7 +82,7 @@ pub(super) fn cluster(
     cluster
 }
 
-/// Of as many workers; without hysteresis it has one threshold and no window, as in the paper.
+/// Elasticity with `workers` workers; without hysteresis it has one threshold and no window, as in the paper.
 fn elasticity(workers: usize, has_hysteresis: bool) -> SimulatedElasticity {
     SimulatedElasticity {
         settings: ElasticitySettings {
@@ -108,7 +109,8 @@ fn elasticity(workers: usize, has_hysteresis: bool) -> SimulatedElasticity {
     }
 }
 
-/// How many times the requests of one worker so many can answer at most, as clients come and go.
+/// The maximum speed-up: how many times the requests of one worker this many can answer, as clients come and
+/// go.
 pub(super) fn speed_up_max(workers: usize) -> f64 {
     let busy = |workers: f64| -> f64 {
         let of_second = |second: u64| {
@@ -124,7 +126,7 @@ pub(super) fn speed_up_max(workers: usize) -> f64 {
     busy(workers as f64) / busy(1.0)
 }
 
-/// The cluster of the sweep: eight workers, of which half are on at first.
+/// The cluster of the sweep: eight workers, half of which are on at first.
 pub(super) fn sweep_cluster(mix: ElasticMix, has_hysteresis: bool) -> SimulatedCluster {
     let mut cluster = cluster(mix, Configuration::Standard, WORKERS_MAX);
     let all = elasticity(WORKERS_MAX, has_hysteresis);
@@ -132,13 +134,14 @@ pub(super) fn sweep_cluster(mix: ElasticMix, has_hysteresis: bool) -> SimulatedC
     cluster
 }
 
-/// An open loop that keeps so many workers at their target, each request taking as long as its client needs for it.
+/// An open loop that keeps this many workers at their target; each request takes as long as its client needs
+/// to receive it.
 pub(super) fn constant_load(workers_worth: f64) -> OfferedLoad {
     let requests_at_a_time = workers_worth * TARGET_REQUESTS as f64;
     OfferedLoad::Open { link_share: requests_at_a_time * CLIENT_SHARE / WORKERS_MAX as f64 }
 }
 
-/// Requests of such a loop in so many seconds.
+/// The number of requests of such a loop in `seconds`.
 pub(super) fn requests_of(
     mix: ElasticMix,
     site: &SiteWorkload,

@@ -1,7 +1,9 @@
-//! Elasticity on a ramp of clients, after Summers and Thompson, "Awesome Web Server": throughput from one to eight workers in
-//! their three configurations, node-seconds saved, and a sweep of constant loads that shows whether it flaps.
+//! Elasticity on a ramp of clients, after Summers and Thompson, "Awesome Web Server": throughput of one to
+//! eight workers in their three configurations, node-seconds saved, and a sweep of constant loads that shows
+//! whether it flaps.
 //!
-//! No bed and no root: the clusters are those of `skep-site-sim`, under a virtual clock, with the controller that runs live.
+//! Needs neither a bed nor root: the clusters are those of `skep-site-sim`, under a virtual clock, with the
+//! live controller.
 
 mod cells;
 mod page;
@@ -16,17 +18,17 @@ use super::machine::MachineDescription;
 use super::{Failure, SimulationOptions};
 use cells::{CONFIGURATIONS, Configuration, MIXES, RAMP, WORKERS_MAX};
 
-/// What Summers and Thompson chose by.
+/// The policy of Summers and Thompson.
 const POLICY: &str = "least-outstanding";
 
-/// Length of a run of the sweep, and the part of it in which the number of nodes may settle, in seconds.
+/// Length of a run of the sweep, and the time in which the number of nodes may settle, in seconds.
 const SWEEP_S: f64 = 120.0;
 const SWEEP_SETTLES_S: f64 = 30.0;
 
-/// Seeds of the sweep, at most.
+/// Maximum number of seeds of the sweep.
 const SWEEP_SEEDS_MAX: u64 = 3;
 
-/// What is written as JSON.
+/// The results as written to JSON.
 #[derive(Serialize)]
 struct Results {
     machine: MachineDescription,
@@ -37,19 +39,19 @@ struct Results {
     sweep: Vec<SweepFigures>,
 }
 
-/// Pairs are a mean over seeds and half of its 95 % interval.
+/// Pairs are the mean over seeds, and half of its 95 % confidence interval.
 #[derive(Clone, Serialize)]
 struct CellFigures {
     mix: &'static str,
     configuration: &'static str,
     workers: usize,
     requests: [f64; 2],
-    /// Time that workers were on, over that of all of them for as long as the ramp.
+    /// Time that workers were on, over the time that all of them would be on during the ramp.
     node_time_share: [f64; 2],
-    /// Bytes from a worker's own memory, or from another one's.
+    /// Share of bytes from a worker's own memory, or from another one's.
     memory_share: [f64; 2],
     starts: [f64; 2],
-    /// The most reversals of a seed: up and down once is one.
+    /// The maximum reversals of one seed: up and down once is one reversal.
     reversals_most: usize,
     handed_over_bytes: [f64; 2],
     lost_bytes: [f64; 2],
@@ -59,26 +61,26 @@ struct CellFigures {
 struct RatioFigures {
     mix: &'static str,
     workers: usize,
-    /// Requests, paired by seed: geometric mean, and the ends of its 95 % interval.
+    /// Requests, paired by seed: geometric mean, and the bounds of its 95 % confidence interval.
     requests: [f64; 3],
 }
 
-/// How the number of nodes followed the ramp of eight workers, for the first seed.
+/// The number of nodes during the ramp with eight workers, for the first seed.
 #[derive(Clone, Serialize)]
 struct RampFigures {
     mix: &'static str,
-    /// Seconds, and nodes from then on.
+    /// Pairs of a time in seconds and the number of nodes from then on.
     counts: Vec<(f64, usize)>,
 }
 
-/// Of one constant load.
+/// The results of one constant load.
 #[derive(Clone, Serialize)]
 struct SweepFigures {
     mix: &'static str,
     has_hysteresis: bool,
-    /// In workers that it keeps at their target.
+    /// The load in workers that it keeps at their target.
     load: f64,
-    /// After the number of nodes had time to settle: the most of a seed.
+    /// After the number of nodes could settle: the maximum over the seeds.
     changes_most: usize,
     reversals_most: usize,
     nodes_last: Vec<usize>,
@@ -109,7 +111,7 @@ pub(crate) fn run(options: &SimulationOptions) -> Result<(), Failure> {
 }
 
 fn measure(scope: &Scope) -> Result<Results, Failure> {
-    // Which Skep does not matter: what is measured is compiled in.
+    // The Skep binary does not matter: the measured code is compiled in.
     let machine = MachineDescription::describe(&super::default_skep());
     let mut results = Results {
         machine,
@@ -133,7 +135,7 @@ fn measure(scope: &Scope) -> Result<Results, Failure> {
     Ok(results)
 }
 
-/// All configurations of a mix with so many workers.
+/// Measures all configurations of a mix with `workers` workers.
 fn measure_workers(
     mix: ElasticMix,
     workers: usize,

@@ -1,11 +1,11 @@
-//! The page: throughput by workers, beside what the paper found; node-seconds; the ramp; the sweep.
+//! The page: throughput by number of workers beside the paper's results, node-seconds, the ramp, the sweep.
 
 use super::super::page::Page;
 use super::super::plot::{Line, Plot};
 use super::cells::{self, CONFIGURATIONS, Configuration, MIXES, RAMP};
 use super::{CellFigures, Results};
 
-/// What the paper says of its plots, whose numbers it does not print.
+/// The paper's statements about its plots, whose numbers it does not print.
 const PUBLISHED: [(&str, &str); 3] = [
     (
         "standard",
@@ -43,7 +43,7 @@ fn cells_of<'r>(
     results.cells.iter().filter(is_it)
 }
 
-/// Requests over those of one worker.
+/// Requests relative to those of one worker.
 fn speed_up(results: &Results, cell: &CellFigures) -> f64 {
     let is_one = |it: &&CellFigures| {
         (it.mix, it.configuration, it.workers) == (cell.mix, cell.configuration, 1)

@@ -1,5 +1,5 @@
-//! The bed: a client, a dispatcher's machine, nodes that serve files; and all ways to the nodes at once,
-//! as services of one config.
+//! The bed: a client, a dispatcher's machine, and nodes that serve files; all ways to the nodes are services
+//! of one config.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -22,22 +22,22 @@ use crate::experiments::stage::{Folder, Process, get, poll, the};
 
 const CONFIG: &str = include_str!("../../../peers/skep-handoff.toml");
 
-/// How clients get to the nodes.
+/// The ways in which clients reach the nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Way {
-    /// They ask the nodes themselves: the ideal system of the paper.
+    /// They connect to the nodes directly: the ideal system of the paper.
     Ideal,
-    /// One address; the node that accepts a connection hands it off to the one whose turn it is.
+    /// One address; the node that accepts a connection hands it off to the next one in turn.
     Handoff,
     /// One address; the node that accepts a connection answers.
     Direct,
-    /// One address, of a proxy that passes on all bytes.
+    /// One address, of a proxy that forwards all bytes.
     Proxy,
 }
 
-/// A bed in which everything serves.
+/// A bed in which all machines serve.
 pub(super) struct HandoffBed {
-    /// First, so that they end before their machines.
+    /// Declared first, so that they end before their machines.
     nodes: Vec<Process>,
     dispatcher: Option<Process>,
     names: Vec<String>,
@@ -45,12 +45,12 @@ pub(super) struct HandoffBed {
     folder: Folder,
 }
 
-/// How a bed differs from others.
+/// The parameters of a bed.
 pub(super) struct BedPlan<'a> {
     pub(super) nodes: usize,
-    /// Of the service that hands off.
+    /// The policy of the service with handoff.
     pub(super) policy: &'a str,
-    /// Of LCCP.
+    /// The transport of LCCP.
     pub(super) transport: &'a str,
     pub(super) objects: &'a [Object],
 }
@@ -67,17 +67,17 @@ impl Way {
 }
 
 impl HandoffBed {
-    /// Starts all; links have no rate.
+    /// Starts everything; links have no rate limit.
     pub(super) fn new(bed_plan: &BedPlan<'_>, plan: &Plan) -> Result<Self, Failure> {
         Self::start_all(bed_plan, plan, ("", false))
     }
 
-    /// The same with more `lines` of the config's `[handoff]`.
+    /// The same, with additional `lines` in the config's `[handoff]`.
     pub(super) fn with(bed_plan: &BedPlan<'_>, plan: &Plan, lines: &str) -> Result<Self, Failure> {
         Self::start_all(bed_plan, plan, (lines, false))
     }
 
-    /// The same with a router between the client and all others.
+    /// The same, with a router between the client and all other machines.
     pub(super) fn behind_router(bed_plan: &BedPlan<'_>, plan: &Plan) -> Result<Self, Failure> {
         Self::start_all(bed_plan, plan, ("", true))
     }
@@ -106,7 +106,7 @@ impl HandoffBed {
         Ok(it)
     }
 
-    /// Its machines.
+    /// The machines of the bed.
     pub(super) fn machines(&self) -> &Bed {
         &self.bed
     }
@@ -115,7 +115,7 @@ impl HandoffBed {
         the(self.bed.clients())
     }
 
-    /// Where as many clients as there are nodes ask, each at its address.
+    /// The addresses that clients use, one for each node.
     pub(super) fn targets(&self, way: Way) -> Result<Vec<SocketAddr>, Failure> {
         let one = match way {
             Way::Ideal => {
@@ -129,19 +129,19 @@ impl HandoffBed {
         Ok(vec![(one, 80).into(); self.nodes.len()])
     }
 
-    /// Gives the links of nodes and dispatcher a rate, or none.
+    /// Sets the rate of the links of nodes and dispatcher, or removes it.
     pub(super) fn set_rate(&self, bits_s: Option<u64>) -> Result<(), Failure> {
         let mut machines = self.bed.nodes().iter().chain(self.bed.dispatchers());
         Ok(machines.try_for_each(|machine| machine.set_rate(bits_s))?)
     }
 
-    /// Loses this share of the control packets between nodes.
+    /// Drops this share of the control packets between nodes.
     pub(super) fn lose_control_packets(&self, protocol: u8, percent: f64) -> Result<(), Failure> {
         let mut nodes = self.bed.nodes().iter();
         Ok(nodes.try_for_each(|node| node.set_protocol_loss(protocol, percent))?)
     }
 
-    /// CPU of the whole bed so far.
+    /// CPU time of the whole bed so far.
     pub(super) fn account(&self) -> CpuAccount {
         CpuAccount::now(&self.processes())
     }
@@ -162,7 +162,7 @@ impl HandoffBed {
         self.nodes.len()
     }
 
-    /// What became so far of connections that were to move, of all nodes together, by outcome.
+    /// Outcomes so far of connections that were to be handed off, summed over all nodes.
     pub(super) fn outcomes(&self) -> Result<Outcomes, Failure> {
         self.counts("skep_handoffs_total", "outcome")
     }
@@ -172,7 +172,7 @@ impl HandoffBed {
         self.counts("skep_connections_closed_total", "reason")
     }
 
-    /// A counter of all nodes, by one of its labels.
+    /// A counter summed over all nodes, by one of its labels.
     fn counts(&self, metric: &str, label: &str) -> Result<Outcomes, Failure> {
         let mut outcomes = Outcomes::default();
         for index in 0..self.nodes.len() {
@@ -185,9 +185,9 @@ impl HandoffBed {
 
     fn prepare_machines(&self) -> Result<(), Failure> {
         for machine in self.bed.machines() {
-            // What a kernel has by default; paced ones differ from run to run on few cores.
+            // The kernel's default; paced algorithms vary from run to run on few cores.
             machine.set_kernel("net.ipv4.tcp_congestion_control", "cubic")?;
-            // A client may use a port again while stray packets are waited for.
+            // A client may reuse a port that waits for stray packets.
             machine.set_kernel("net.ipv4.ip_local_port_range", "1024 65535")?;
             machine.set_kernel("net.ipv4.tcp_tw_reuse", "1")?;
         }
@@ -239,7 +239,7 @@ impl HandoffBed {
             .replace("@NODES@", &nodes))
     }
 
-    /// Waits for right answers on all ways, from all nodes.
+    /// Waits for right answers by all ways and from all nodes.
     fn await_answers(&self, objects: &[Object]) -> Result<(), Failure> {
         let path = objects.first().ok_or("there are no objects")?.path();
         for way in [Way::Ideal, Way::Handoff, Way::Direct, Way::Proxy] {
@@ -255,7 +255,7 @@ impl HandoffBed {
         Ok(())
     }
 
-    /// The end of what a program wrote.
+    /// The end of a program's output.
     fn said_by(&self, name: &str) -> String {
         let text = fs::read_to_string(self.folder.0.join(name).join("output.log"));
         let text = text.unwrap_or_default();
@@ -265,7 +265,7 @@ impl HandoffBed {
     }
 }
 
-/// Each at its path.
+/// Writes each object to its path.
 fn write_files(root: PathBuf, objects: &[Object]) -> Result<(), Failure> {
     for object in objects {
         let path = root.join(object.path().trim_start_matches('/'));

@@ -1,4 +1,4 @@
-//! What the kernels of a bed's machines count of TCP.
+//! TCP counters of the kernels of a bed's machines.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use skep_testbed::Machine;
 use super::bed::HandoffBed;
 use crate::experiments::Failure;
 
-/// The client's counters, and those of nodes and dispatcher together.
+/// The client's counters, and the sum of those of nodes and dispatcher.
 pub(super) struct Kernels {
     pub(super) client: TcpCounters,
     pub(super) cluster: TcpCounters,
@@ -16,7 +16,7 @@ pub(super) struct Kernels {
 /// Counters of `/proc/net/snmp` (RFC 4022).
 #[derive(Clone, Copy, Default)]
 pub(super) struct TcpCounters {
-    /// Connections that went from established to closed at once: RST, or given up.
+    /// Connections that went from established directly to closed: by RST, or abandoned.
     pub(super) resets_seen: u64,
     pub(super) resets_sent: u64,
     pub(super) sent_again: u64,
@@ -57,7 +57,7 @@ impl TcpCounters {
     }
 }
 
-/// Of two lines that begin with `Tcp:`, the first has the names.
+/// The value of a counter. Of two lines that begin with `Tcp:`, the first has the names.
 fn value(text: &str, name: &str) -> Option<u64> {
     let mut lines = text.lines().filter(|line| line.starts_with("Tcp: "));
     let (names, values) = (lines.next()?, lines.next()?);

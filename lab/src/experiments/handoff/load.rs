@@ -1,4 +1,4 @@
-//! A load through one way, and what it cost.
+//! A load by one way, and its cost.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,13 +13,13 @@ use crate::experiments::Failure;
 use crate::experiments::account::percent_of_cores;
 use crate::experiments::cell::pause;
 
-/// What clients do: each asks again as soon as the reply is there.
+/// The clients' load: each sends the next request as soon as it has the reply.
 pub(super) struct Load<'a> {
     pub(super) objects: &'a Arc<[MixObject]>,
     pub(super) order: &'a [u32],
-    /// Processes of clients at most, of one for each node.
+    /// Maximum number of client processes, of which there is one for each node.
     pub(super) processes_max: usize,
-    /// Clients in each.
+    /// Clients in each process.
     pub(super) clients: usize,
     /// Requests on one connection.
     pub(super) per_connection: u64,
@@ -27,24 +27,24 @@ pub(super) struct Load<'a> {
     pub(super) compares: bool,
     pub(super) settle_ms: u64,
     pub(super) window_ms: u64,
-    /// The window lasts until so many requests have ended.
+    /// The window lasts until this many requests have ended.
     pub(super) requests_min: u64,
 }
 
-/// What came of a load.
+/// The results of a load.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Sample {
     pub(super) seconds: f64,
     pub(super) requests: u64,
     pub(super) bytes: u64,
     pub(super) failed: u64,
-    /// The first failures, in words.
+    /// Descriptions of the first failures.
     pub(super) examples: Vec<String>,
     /// Connections that were to be handed off, by outcome.
     pub(super) handoffs: Outcomes,
-    /// Client, dispatcher, nodes and their kernels.
+    /// CPU time of client, dispatcher, nodes and their kernels.
     pub(super) cpu_s: f64,
-    /// Of all cores, by others.
+    /// Utilisation of all cores by other processes.
     pub(super) others_percent: f64,
     pub(super) first_byte_p50_us: u64,
     pub(super) first_byte_p99_us: u64,
@@ -59,17 +59,17 @@ impl Sample {
         self.bytes as f64 * 8e-6 / self.seconds
     }
 
-    /// Connections that were handed off.
+    /// The number of connections that were handed off.
     pub(super) fn moved(&self) -> u64 {
         self.handoffs.moved()
     }
 
-    /// Those that were to be, and were not.
+    /// The number of connections that were to be handed off and were not.
     pub(super) fn stayed(&self) -> u64 {
         self.handoffs.stayed()
     }
 
-    /// Says it while the experiment goes on; `what` is its place.
+    /// Prints the results while the experiment runs; `what` is the position in it.
     pub(super) fn print(&self, what: &str) {
         println!(
             "  {what} {:>6.0} connections/s, {:>7.1} Mbit/s, {:>6.0} us CPU each, {} of {} moved, stayed: [{}], {} failed, others {:.0} %",
@@ -91,7 +91,7 @@ impl Sample {
 }
 
 impl Load<'_> {
-    /// Loads a way for a while.
+    /// Loads one way for a window.
     pub(super) fn run(&self, bed: &HandoffBed, way: Way) -> Result<Sample, Failure> {
         let mixes = self.start(bed, way)?;
         pause(self.settle_ms)?;
@@ -127,7 +127,7 @@ impl Load<'_> {
         Ok(())
     }
 
-    /// A client process for each node, as in the paper.
+    /// Starts a client process for each node, as in the paper.
     fn start(&self, bed: &HandoffBed, way: Way) -> Result<Vec<MixRunning>, Failure> {
         let mut targets = bed.targets(way)?;
         targets.truncate(self.processes_max);
@@ -172,7 +172,7 @@ fn middle(values: impl Iterator<Item = u64>) -> u64 {
     values.get(values.len() / 2).copied().unwrap_or(0)
 }
 
-/// The middle one of figures, and the least and the most.
+/// Median, minimum and maximum of figures.
 pub(super) fn spread(values: impl Iterator<Item = f64>) -> (f64, f64, f64) {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);

@@ -1,4 +1,4 @@
-//! Control packets between nodes are lost: does a request fail, and what does it cost?
+//! Loss of control packets between nodes: whether requests fail, and what it costs.
 
 use std::sync::Arc;
 
@@ -14,15 +14,15 @@ use crate::experiments::origin::Object;
 const NODES: usize = 4;
 const CLIENTS: usize = 8;
 
-/// LCCP's protocol on IP (RFC 3692).
+/// LCCP's IP protocol (RFC 3692).
 const PROTOCOL: u8 = 253;
 
-/// Of each control packet that a node sends, in percent.
+/// Loss rates of each node's control packets, in percent.
 const LOSSES: [f64; 5] = [0.0, 0.1, 1.0, 5.0, 20.0];
 
 const OBJECT: Object = Object { id: 1, bytes: 4096, period_ms: 0 };
 
-/// The figures of this part.
+/// The results of this part.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Loss {
     pub(super) nodes: usize,
@@ -31,7 +31,7 @@ pub(super) struct Loss {
     pub(super) cells: Vec<LossCell>,
 }
 
-/// With one share lost.
+/// The results with one loss rate.
 #[derive(Serialize, Deserialize)]
 pub(super) struct LossCell {
     pub(super) percent: f64,

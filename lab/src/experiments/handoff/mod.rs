@@ -1,16 +1,16 @@
-//! TCP handoff: what a move takes, what it costs, and from when it pays.
+//! TCP handoff: how long a move takes, what it costs, and when it pays off.
 //!
 //! - `moves`: one connection at a time, then many: the time of a move and of its parts, and the CPU
 //!   of donor, receiver and their netguards.
-//! - `to-self`: figure 5 of Doh and Noh: a node that hands off to itself, beside one that does not.
-//! - `nodes`: figure 6 of Doh and Noh: connections per second from 1 to 14 nodes, beside nodes that
-//!   clients ask themselves and beside a proxy.
-//! - `sizes`: handoff beside a proxy by the size of replies.
+//! - `to-self`: figure 5 of Doh and Noh: a node that hands off to itself, compared with one that does not.
+//! - `nodes`: figure 6 of Doh and Noh: connections per second of 1 to 14 nodes, compared with direct
+//!   connections to the nodes and with a proxy.
+//! - `sizes`: handoff compared with a proxy, by the size of replies.
 //! - `loss`: control packets are lost.
-//! - `transports`: the control messages alone, on IP and UDP, and beside them on TCP.
-//! - `relay`: packets of clients are lost, doubled and overtaken.
+//! - `transports`: the control messages alone, over IP, UDP and TCP.
+//! - `relay`: packets of clients are lost, duplicated and reordered.
 //!
-//! All ways to the nodes are in one bed, and are measured in turn.
+//! All ways to the nodes exist in one bed, and are measured in turn.
 
 mod bed;
 mod kernels;
@@ -70,7 +70,7 @@ enum PartName {
     Page,
 }
 
-/// What is written as JSON.
+/// The results as written to JSON.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(default)]
 struct Results {
@@ -84,7 +84,7 @@ struct Results {
     troubles: Vec<String>,
 }
 
-/// What came of a part, and where.
+/// The results of a part, and the machine that it ran on.
 #[derive(Serialize, Deserialize)]
 struct Part<T> {
     machine: MachineDescription,
@@ -126,7 +126,7 @@ pub(crate) fn run(options: &HandoffOptions) -> Result<(), Failure> {
     results.page().finish(options.out.as_deref(), &results, &results.troubles)
 }
 
-/// The figures of parts that are not measured now.
+/// The results of parts that are not measured now.
 fn earlier(out: &Path) -> Result<Results, Failure> {
     let file = out.join("handoff.json");
     let text = match fs::read_to_string(&file) {
@@ -141,12 +141,12 @@ fn earlier(out: &Path) -> Result<Results, Failure> {
 struct Plan {
     skep: PathBuf,
     is_quick: bool,
-    /// Of part `relay`.
+    /// For the part `relay`.
     relay_moves: Option<u64>,
 }
 
 impl Plan {
-    /// Measures a part; what fails is told on the page, where the earlier figures stay.
+    /// Measures a part; a failure is reported on the page, where the earlier results stay.
     fn measure<T>(
         &self,
         measure: fn(&Self) -> Result<T, Failure>,
@@ -165,7 +165,7 @@ impl Plan {
         Ok(())
     }
 
-    /// The one or the other.
+    /// Selects a value by the kind of run.
     fn pick<T>(&self, full: T, quick: T) -> T {
         if self.is_quick { quick } else { full }
     }

@@ -1,6 +1,6 @@
-//! What a move takes, one at a time, with its parts; and what it costs the processor, many at a time.
+//! The time of a move and of its parts, one at a time; and the CPU cost of moves, many at a time.
 //!
-//! Two nodes and one object: by its URL it is one node's, so that the other is the donor of all moves.
+//! Two nodes and one object: its URL assigns it to one node, so that the other is the donor of all moves.
 
 use serde::{Deserialize, Serialize};
 use skep_lab::load::MixObject;
@@ -13,16 +13,16 @@ use crate::experiments::account::{ByThread, threads_of};
 use crate::experiments::metrics::{Buckets, Quantiles};
 use crate::experiments::origin::Object;
 
-/// The object, as large as a small page.
+/// The object, of the size of a small page.
 const OBJECT: Object = Object { id: 1, bytes: 1024, period_ms: 0 };
 
-/// What carries LCCP.
+/// The transports of LCCP.
 const TRANSPORTS: [&str; 2] = ["ip", "udp"];
 
-/// Clients at a time of each of the two client processes, where moves are many.
+/// Concurrent clients of each of the two client processes, for many moves at a time.
 const CLIENTS: usize = 16;
 
-/// Parts of a move, as in the metrics: of the donor, of the receiver.
+/// Parts of a move, named as in the metrics: of the donor, then of the receiver.
 pub(super) const STEPS: [(&str, &str); 10] = [
     ("wait", "donor: until the mover has it"),
     ("freeze", "donor: netguard freezes"),
@@ -36,13 +36,13 @@ pub(super) const STEPS: [(&str, &str); 10] = [
     ("start", "receiver: netguard starts"),
 ];
 
-/// The figures of this part.
+/// The results of this part.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Moves {
     pub(super) runs: Vec<MovesRun>,
 }
 
-/// With one transport.
+/// The results with one transport.
 #[derive(Serialize, Deserialize)]
 pub(super) struct MovesRun {
     pub(super) transport: String,
@@ -52,7 +52,7 @@ pub(super) struct MovesRun {
     pub(super) whole: Quantiles,
     /// In the order of [`STEPS`].
     pub(super) steps: Vec<Quantiles>,
-    /// Many connections at a time, moved and not.
+    /// Many connections at a time, with and without moves.
     pub(super) many: Sample,
     pub(super) many_freeze: Quantiles,
     pub(super) direct: Sample,
@@ -61,11 +61,11 @@ pub(super) struct MovesRun {
     pub(super) dispatcher: Threads,
 }
 
-/// Microseconds of each thread for each move.
+/// Microseconds per move, by thread.
 pub(super) type Threads = Vec<(String, f64)>;
 
 impl MovesRun {
-    /// CPU of the whole bed for a move, beyond that of a connection that stays, in microseconds.
+    /// CPU time of the whole bed per move, beyond that of a connection that is not moved, in microseconds.
     pub(super) fn cost_us(&self) -> f64 {
         let more_us = (self.many.cpu_us() - self.direct.cpu_us()) * self.many.requests as f64;
         more_us / self.many.moved().max(1) as f64
@@ -114,7 +114,7 @@ fn run(plan: &Plan, transport: &str) -> Result<MovesRun, Failure> {
         requests_min: 0,
     };
     let (alone, times) = timed(&bed, &one)?;
-    // Short: where a client uses a port again, the dispatcher may still know the node that had it.
+    // Short: if a client reuses a port, the dispatcher may still have the flow's earlier node.
     let many =
         Load { processes_max: 2, clients: CLIENTS, window_ms: plan.pick(2_000, 1_000), ..one };
     let direct = many.run(&bed, Way::Direct)?;
@@ -139,14 +139,14 @@ fn run(plan: &Plan, transport: &str) -> Result<MovesRun, Failure> {
     Ok(run)
 }
 
-/// A load under which connections move, and how long that took.
+/// Runs a load under which connections move, and measures the times of moves.
 fn timed(bed: &HandoffBed, load: &Load<'_>) -> Result<(Sample, Times), Failure> {
     let before = Times::of(bed)?;
     let sample = load.run(bed, Way::Handoff)?;
     Ok((sample, Times::of(bed)?.since(&before)))
 }
 
-/// Moves away from each of the two nodes so far.
+/// Moves so far away from each of the two nodes.
 fn donated(bed: &HandoffBed) -> Result<[u64; 2], Failure> {
     let of = |index| -> Result<u64, Failure> {
         Ok(bed.metrics(index)?.value("skep_handoffs_total{outcome=\"moved\"}") as u64)
@@ -154,7 +154,7 @@ fn donated(bed: &HandoffBed) -> Result<[u64; 2], Failure> {
     Ok([of(0)?, of(1)?])
 }
 
-/// Histograms of both nodes together.
+/// Histograms summed over both nodes.
 #[derive(Default)]
 struct Times {
     freeze: Buckets,
@@ -197,8 +197,8 @@ impl Cpu {
         Self(bed.processes().into_iter().map(threads_of).collect())
     }
 
-    /// Microseconds for each move since then: of the donor, who has the moves, of the other node, and of
-    /// the dispatcher.
+    /// Microseconds per move since `before`: of the donor, which moves connections away, of the other node,
+    /// and of the dispatcher.
     fn for_each_move(&self, before: &Self, moved: &[u64]) -> [Threads; 3] {
         let donor = usize::from(moved.get(1) > moved.first());
         let moves = moved.get(donor).copied().unwrap_or(0).max(1) as f64;

@@ -1,5 +1,5 @@
-//! Figure 6 of Doh and Noh, scaled: from 1 to 14 nodes, links being the bound, SURGE's objects, a
-//! connection for each request. Round robin moves all but every n-th connection.
+//! Figure 6 of Doh and Noh, scaled: 1 to 14 nodes, with links as the bottleneck, SURGE's objects, and a
+//! connection per request. Round robin moves all but every n-th connection.
 
 use std::sync::Arc;
 
@@ -16,16 +16,16 @@ use crate::experiments::Failure;
 const NODES: &[usize] = &[1, 2, 4, 8, 14];
 const QUICK_NODES: &[usize] = &[1, 4];
 
-/// In the order of their measurement.
+/// The ways in the order of their measurement.
 pub(super) const WAYS: [Way; 4] = [Way::Ideal, Way::Handoff, Way::Direct, Way::Proxy];
 
-/// Clients of each node: enough that no link is idle, and no queue so long that much is lost.
+/// Clients per node: enough that no link is idle, and that no queue is so long that much is lost.
 const CLIENTS: usize = 24;
 
-/// Requests of an order; after them it begins anew.
+/// Requests of an order, which is then repeated.
 const ORDER_REQUESTS: usize = 200_000;
 
-/// The figures of this part.
+/// The results of this part.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Nodes {
     pub(super) link_bits_s: u64,
@@ -37,12 +37,12 @@ pub(super) struct Nodes {
     pub(super) cells: Vec<NodesCell>,
 }
 
-/// One way with so many nodes.
+/// The results of one way with one number of nodes.
 #[derive(Serialize, Deserialize)]
 pub(super) struct NodesCell {
     pub(super) nodes: usize,
     pub(super) way: Way,
-    /// One of each round.
+    /// One sample per round.
     pub(super) samples: Vec<Sample>,
 }
 
@@ -56,7 +56,7 @@ impl Nodes {
         ideal.map(|cell| cell.nodes).collect()
     }
 
-    /// Connections per second over the ideal's of the same round: middle, least and most.
+    /// Connections per second relative to the ideal of the same round: median, minimum and maximum.
     pub(super) fn ratio(&self, nodes: usize, way: Way) -> Option<(f64, f64, f64)> {
         let (ideal, own) = (self.cell(nodes, Way::Ideal)?, self.cell(nodes, way)?);
         let pairs = own.samples.iter().zip(&ideal.samples);
@@ -104,7 +104,7 @@ fn measure_count(
         window_ms,
         requests_min: 0,
     };
-    // Into the nodes' memories.
+    // Loads the objects into the nodes' memories.
     Load { settle_ms: 0, window_ms: plan.pick(3_000, 500), ..load }.run(&bed, Way::Ideal)?;
     bed.set_rate(Some(LINK_BITS_S))?;
     let mut cells = WAYS.map(|way| NodesCell { nodes, way, samples: Vec::new() });

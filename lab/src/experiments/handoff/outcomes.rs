@@ -1,10 +1,10 @@
-//! What became of connections that were to be handed off, or why they were closed.
+//! Outcomes of connections that were to be handed off, or reasons for closing connections.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// Counts by outcome, as nodes name them.
+/// Counts by outcome, with the names that nodes use.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(super) struct Outcomes(BTreeMap<String, u64>);
@@ -16,12 +16,13 @@ impl Outcomes {
         *self.0.entry(outcome).or_default() += count;
     }
 
-    /// Connections that were handed off.
+    /// The number of connections that were handed off.
     pub(super) fn moved(&self) -> u64 {
         self.0.get(MOVED).copied().unwrap_or(0)
     }
 
-    /// Those that were to be, and were answered by the node that had them, or closed; by cause.
+    /// Connections that were to be handed off but were answered by the node that had them, or closed; by
+    /// cause.
     pub(super) fn kept(&self) -> impl Iterator<Item = (&String, &u64)> {
         self.0.iter().filter(|(outcome, _)| *outcome != MOVED)
     }
@@ -30,17 +31,17 @@ impl Outcomes {
         self.kept().map(|(_, count)| count).sum()
     }
 
-    /// The causes in words.
+    /// The causes as text.
     pub(super) fn causes(&self) -> String {
         in_words(self.kept())
     }
 
-    /// All in words.
+    /// All outcomes as text.
     pub(super) fn words(&self) -> String {
         in_words(self.0.iter())
     }
 
-    /// What has come since; without those of which there are none.
+    /// The counts since `before`, without those that are 0.
     pub(super) fn since(mut self, before: &Self) -> Self {
         for (outcome, count) in &mut self.0 {
             *count = count.saturating_sub(before.0.get(outcome).copied().unwrap_or(0));

@@ -1,9 +1,9 @@
-//! Packets of clients are lost, doubled and overtaken while connections move: is a byte wrong, does a request hang,
-//! is a connection reset?
+//! Packets of clients are lost, duplicated and reordered while connections move: whether a byte is wrong, a
+//! request hangs, or a connection is reset.
 //!
-//! A relay between the client and the cluster does it (`skep_testbed::RelayFaults`). A client is never told that
-//! packets were lost: each request has as long as TCP needs to send them again, and whatever ends otherwise than with
-//! the right bytes is a failure.
+//! A relay between the client and the cluster causes the faults (`skep_testbed::RelayFaults`). Clients are
+//! not told about lost packets: each request has the time that TCP needs for retransmissions, and every
+//! request that ends without the right bytes is a failure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -28,20 +28,20 @@ const NODES: usize = 4;
 /// Threads of clients.
 const THREADS: usize = 2;
 
-/// Clients in each: so many that the cores are busy while most of them wait for packets to be sent again.
+/// Clients per thread: enough that the cores are busy while most of them wait for retransmissions.
 const CLIENTS: usize = 96;
 
 const MOVES: u64 = 1_000_000;
 const QUICK_MOVES: u64 = 300;
 
-/// From one packet to a hundred and forty: what is lost may be any part of a connection.
+/// From one packet to a hundred and forty, so that any part of a connection may be lost.
 const OBJECTS: [Object; 3] = [
     Object { id: 1, bytes: 1 << 10, period_ms: 0 },
     Object { id: 2, bytes: 20 << 10, period_ms: 0 },
     Object { id: 3, bytes: 200 << 10, period_ms: 0 },
 ];
 
-/// Places in `OBJECTS`: the larger ones less often, so that small ones are not all that wait.
+/// Indexes of `OBJECTS`: the larger ones less often, so that not only small ones wait.
 const ORDER: [u32; 10] = [0, 1, 0, 0, 1, 0, 2, 0, 1, 0];
 
 const FAULTS: RelayFaults = RelayFaults {
@@ -53,49 +53,49 @@ const FAULTS: RelayFaults = RelayFaults {
     late_us_max: 10_000,
 };
 
-/// The figures of this part.
+/// The results of this part.
 #[derive(Serialize, Deserialize)]
 pub(super) struct RelayFigures {
     pub(super) nodes: usize,
-    /// In all.
+    /// The total number.
     pub(super) clients: usize,
     pub(super) hang_ms: u64,
-    /// Their bytes, and how many of all requests were for each.
+    /// Their sizes, and the number of requests in the order for each.
     pub(super) objects: Vec<(u64, usize)>,
     pub(super) faults: RelayFaults,
     pub(super) packets: RelayCounts,
-    /// Segments that the nodes' kernels sent once more, and the client's.
+    /// Segments retransmitted by the nodes' kernels, and by the client's.
     pub(super) sent_again: [u64; 2],
     pub(super) seconds: f64,
     pub(super) requests: Requests,
     pub(super) handoffs: Outcomes,
-    /// Why nodes closed connections: one that ends before its response was closed by one of them.
+    /// Why nodes closed connections: a connection that ends before its response was closed by a node.
     #[serde(default)]
     pub(super) closings: Outcomes,
-    /// Established connections of the client's kernel that an RST ended.
+    /// Established connections of the client's kernel that ended with an RST.
     pub(super) client_resets: u64,
-    /// RSTs that the cluster's machines sent. A late copy of a reply that comes after the end makes the client's
-    /// kernel answer by RST, which ends the node's TIME_WAIT (RFC 1337); what of the client's is still on its way
-    /// is answered by RST then, and no socket is there to hear it.
+    /// RSTs sent by the cluster's machines. If a late copy of a reply arrives after the end, the client's
+    /// kernel answers with an RST, which ends the node's TIME_WAIT (RFC 1337); packets of the client that are
+    /// still in flight are then answered with RSTs, which no socket receives.
     pub(super) resets_sent: u64,
     pub(super) cpu_s: f64,
     pub(super) others_percent: f64,
 }
 
-/// What clients have seen.
+/// The clients' results.
 #[derive(Clone, Default, Serialize, Deserialize)]
 pub(super) struct Requests {
     pub(super) succeeded: u64,
     pub(super) bytes: u64,
-    /// Bytes or lengths that are not the object's.
+    /// Bytes or lengths that are not those of the object.
     pub(super) wrong: u64,
     /// No complete answer within `hang_ms`.
     pub(super) hung: u64,
-    /// Reset, or refused.
+    /// The connection was reset or refused.
     pub(super) reset: u64,
     /// All failures, by cause.
     pub(super) failures: BTreeMap<String, u64>,
-    /// The first ones, in words.
+    /// Descriptions of the first failures.
     pub(super) examples: Vec<String>,
     pub(super) first_byte_p50_us: u64,
     pub(super) first_byte_p99_us: u64,
@@ -129,7 +129,7 @@ impl Requests {
         self.failures.values().sum()
     }
 
-    /// Those that failed for another cause than the three that are told apart.
+    /// Failures with a cause other than the three that are counted separately.
     pub(super) fn others(&self) -> u64 {
         self.failed() - self.wrong - self.hung - self.reset
     }
@@ -193,7 +193,7 @@ fn start(bed: &HandoffBed) -> Result<Vec<MixRunning>, Failure> {
     (0..THREADS).map(start).collect()
 }
 
-/// Waits until so many connections have moved, and says what fails meanwhile.
+/// Waits until this many connections have moved, and reports failures meanwhile.
 fn await_moves(
     bed: &HandoffBed,
     mixes: &[MixRunning],
@@ -227,7 +227,7 @@ fn await_moves(
     Ok(())
 }
 
-/// How things stood before the load.
+/// The counters before the load.
 struct Before {
     outcomes: Outcomes,
     closings: Outcomes,

@@ -1,5 +1,5 @@
-//! Handoff beside a proxy by the size of replies: four nodes, links as fast as the kernel, a connection for each
-//! request.
+//! Handoff compared with a proxy by the size of replies: four nodes, links at the kernel's speed, a
+//! connection per request.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::experiments::origin::Object;
 
 const NODES: usize = 4;
 
-/// Bytes of replies.
+/// Sizes of replies, in bytes.
 const SIZES: &[u64] = &[
     1 << 10,
     4 << 10,
@@ -30,10 +30,10 @@ const SIZES: &[u64] = &[
 ];
 const QUICK_SIZES: &[u64] = &[1 << 10, 64 << 10, 1 << 20];
 
-/// Clients of each node.
+/// Clients per node.
 const CLIENTS: usize = 4;
 
-/// The figures of this part.
+/// The results of this part.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Sizes {
     pub(super) nodes: usize,
@@ -42,12 +42,12 @@ pub(super) struct Sizes {
     pub(super) cells: Vec<SizesCell>,
 }
 
-/// One way with replies of one size.
+/// The results of one way with one size of replies.
 #[derive(Serialize, Deserialize)]
 pub(super) struct SizesCell {
     pub(super) bytes: u64,
     pub(super) way: Way,
-    /// One of each round.
+    /// One sample per round.
     pub(super) samples: Vec<Sample>,
 }
 
@@ -61,7 +61,7 @@ impl Sizes {
         ideal.map(|cell| cell.bytes).collect()
     }
 
-    /// A figure of handoffs over the proxy's of the same round: middle, least and most.
+    /// A figure of handoff relative to the proxy's of the same round: median, minimum and maximum.
     pub(super) fn over_proxy(
         &self,
         bytes: u64,

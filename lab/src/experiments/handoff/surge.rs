@@ -1,7 +1,7 @@
-//! The objects of SURGE, as Doh and Noh had them: 10,000 files, 187 MB, from 74 bytes to 1.4 MB; every
-//! fifth request is for the most popular one.
+//! The objects of SURGE, as used by Doh and Noh: 10,000 files, 187 MB, from 74 bytes to 1.4 MB; every fifth
+//! request is for the most popular one.
 //!
-//! Sizes and shares are those of `skep_workload`; which file is the most popular one, is drawn here.
+//! Sizes and shares are those of `skep_workload`; the ranks of the files are assigned here at random.
 
 use skep_units::Rng;
 use skep_workload::{surge_shares, surge_sizes};
@@ -10,18 +10,18 @@ use crate::experiments::origin::Object;
 
 const FILES: usize = 10_000;
 
-/// Seeds of sizes and of orders.
+/// Seed of sizes and of orders.
 const SEED: u64 = 2004;
 
-/// Files and how often they are asked for.
+/// Files and their popularity.
 pub(super) struct Surge {
     pub(super) objects: Vec<Object>,
-    /// By rank, the sum of shares up to there.
+    /// Cumulative shares by rank.
     sums: Vec<f64>,
 }
 
 impl Surge {
-    /// A part of the files, with the same mean.
+    /// A part of the files, with the same mean size.
     pub(super) fn new(scale: f64) -> Self {
         let files = ((FILES as f64 * scale) as usize).max(100);
         let mut sizes = surge_sizes(files);
@@ -43,7 +43,7 @@ impl Surge {
         self.objects.iter().map(|object| object.bytes).sum()
     }
 
-    /// So many requests, as places of objects, which stand in the order of their ranks.
+    /// An order of `requests` requests, as indexes of objects, which are sorted by rank.
     pub(super) fn order(&self, requests: usize) -> Vec<u32> {
         let mut rng = Rng::new(SEED + 1);
         let last = self.objects.len() - 1;
@@ -54,7 +54,7 @@ impl Surge {
         (0..requests).map(draw).collect()
     }
 
-    /// Bytes of the mean reply.
+    /// The mean size of a reply, in bytes.
     pub(super) fn mean_reply(&self) -> f64 {
         let mut before = 0.0;
         let part = |(object, &sum): (&Object, &f64)| {

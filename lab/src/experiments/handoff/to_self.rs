@@ -1,5 +1,5 @@
-//! Figure 5 of Doh and Noh: one node that hands every connection off to itself, and asks the dispatcher for
-//! each, beside the same node that does not. SURGE's objects.
+//! Figure 5 of Doh and Noh: one node that hands off every connection to itself, with a query to the
+//! dispatcher for each, compared with the same node without handoff. SURGE's objects.
 
 use std::sync::Arc;
 
@@ -13,20 +13,20 @@ use super::load::{Load, Sample, spread};
 use super::surge::Surge;
 use crate::experiments::Failure;
 
-/// Clients at a time.
+/// Numbers of concurrent clients.
 const CLIENTS: &[usize] = &[10, 100, 200];
 const QUICK_CLIENTS: &[usize] = &[10, 50];
 
-/// The node that hands off, and what it is compared with.
+/// The node with handoff, and what it is compared with.
 const WAYS: [Way; 2] = [Way::Handoff, Way::Direct];
 
-/// Requests on a connection that is kept.
+/// Requests per persistent connection.
 const KEPT_REQUESTS: u64 = 10;
 
-/// Requests of an order; after them it begins anew.
+/// Requests of an order, which is then repeated.
 const ORDER_REQUESTS: usize = 200_000;
 
-/// The figures of this part.
+/// The results of this part.
 #[derive(Serialize, Deserialize)]
 pub(super) struct ToSelf {
     pub(super) link_bits_s: u64,
@@ -36,21 +36,21 @@ pub(super) struct ToSelf {
     pub(super) cells: Vec<ToSelfCell>,
 }
 
-/// One way, with so many clients.
+/// The results of one way with one number of clients.
 #[derive(Serialize, Deserialize)]
 pub(super) struct ToSelfCell {
-    /// Whether the link is the bound, or else the cores.
+    /// Whether the link is the bottleneck; otherwise the cores are.
     pub(super) is_linked: bool,
-    /// Requests on a connection.
+    /// Requests per connection.
     pub(super) per_connection: u64,
     pub(super) clients: usize,
     pub(super) way: Way,
-    /// One of each round.
+    /// One sample per round.
     pub(super) samples: Vec<Sample>,
 }
 
 impl ToSelf {
-    /// The node that hands off, with what it is compared with.
+    /// The cells with handoff, each with the one to compare with.
     pub(super) fn pairs(&self) -> impl Iterator<Item = (&ToSelfCell, &ToSelfCell)> {
         let own = self.cells.iter().filter(|cell| cell.way == Way::Handoff);
         own.filter_map(|own| {
@@ -65,7 +65,7 @@ impl ToSelfCell {
         (self.is_linked, self.per_connection, self.clients)
     }
 
-    /// A figure over that of another cell, in each round: middle, least and most.
+    /// A figure relative to that of another cell, in each round: median, minimum and maximum.
     pub(super) fn over(&self, other: &Self, figure: fn(&Sample) -> f64) -> (f64, f64, f64) {
         let pairs = self.samples.iter().zip(&other.samples);
         spread(pairs.map(|(own, other)| figure(own) / figure(other)))
@@ -98,7 +98,7 @@ pub(super) fn measure(plan: &Plan) -> Result<ToSelf, Failure> {
         window_ms: plan.pick(5_000, 500),
         requests_min: 0,
     };
-    // Into the node's memory.
+    // Loads the objects into the node's memory.
     load.run(&bed, Way::Ideal)?;
     for (is_linked, rate) in [(false, None), (true, Some(LINK_OF_ONE_BITS_S))] {
         bed.set_rate(rate)?;

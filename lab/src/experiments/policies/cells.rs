@@ -1,29 +1,29 @@
-//! The cells of the experiment: a site, a cluster and a load each.
+//! The cells of the experiment, each a site, a cluster and a load.
 
 use skep_site_sim::{Experiment, OfferedLoad, SimulatedCluster, SimulatedNode, SiteKind};
 
 const NODES: usize = 8;
 
-/// Of what all links carry.
+/// Shares of the rate that all links can carry.
 const LIGHT: f64 = 0.3;
 const HEAVY: f64 = 0.8;
 
-/// A disk that is slower than a link of 1 Gbit/s, in bytes a second.
+/// The rate of a disk that is slower than a link of 1 Gbit/s, in bytes per second.
 const SLOW_DISK: u64 = 31_000_000;
 
-/// A cell: all policies are measured in it, on the same requests.
+/// A cell: all policies are measured in it, with the same requests.
 pub(super) struct Cell {
-    /// As the page calls it.
+    /// The name on the page.
     pub(super) name: &'static str,
     site: SiteKind,
     link_share: f64,
-    /// Every other node has three times as much of everything.
+    /// Every other node has three times as many resources.
     is_unequal: bool,
     has_cluster_cache: bool,
-    /// Of a node, as a share of the site.
+    /// A node's memory, as a share of the site.
     memory: f64,
     disk_bytes_per_s: Option<u64>,
-    /// Workers that choose.
+    /// Number of workers that choose nodes.
     workers: usize,
     tells_rates: bool,
     /// Name of its plot, if it has one.
@@ -33,7 +33,7 @@ pub(super) struct Cell {
 /// How the page shows a cell.
 #[derive(Clone, Copy)]
 pub(super) struct Shown {
-    /// Response times in milliseconds; else in seconds.
+    /// Whether response times are in milliseconds; otherwise in seconds.
     pub(super) is_in_ms: bool,
     /// Name of the plot.
     pub(super) plot: Option<&'static str>,
@@ -119,7 +119,7 @@ impl Cell {
         let (requests, warm_up_share, seeds) = match self.site {
             _ if is_quick => (2_000, 0.5, 2),
             SiteKind::DataIntensive => (30_000, 0.5, 8),
-            // So many that nearly all objects have been asked for before.
+            // Enough that nearly all objects have been requested before.
             SiteKind::WorldCup | SiteKind::WebBench => (200_000, 0.6, 4),
         };
         Experiment {

@@ -1,6 +1,7 @@
-//! Policies side by side on simulated sites: mean and 99 % of response times, and ratios paired by seed.
+//! Compares policies on simulated sites: mean and 99th percentile of response times, and ratios paired by
+//! seed.
 //!
-//! No bed and no root: the clusters are those of `skep-site-sim`, under a virtual clock.
+//! Needs neither a bed nor root: the clusters are those of `skep-site-sim`, under a virtual clock.
 
 mod cells;
 mod page;
@@ -16,10 +17,10 @@ use super::machine::MachineDescription;
 use super::{Failure, SimulationOptions};
 use cells::{CELLS, Cell, Shown};
 
-/// The policy that ratios are to.
+/// The policy to which ratios are relative.
 const BASE: &str = "transfer-time";
 
-/// What is written as JSON.
+/// The results as written to JSON.
 #[derive(Serialize)]
 struct Results {
     machine: MachineDescription,
@@ -35,28 +36,30 @@ struct CellFigures {
     policies: Vec<PolicyFigures>,
 }
 
-/// Of one policy in one cell. Pairs are a mean over seeds and half of its 95 % interval.
+/// The results of one policy in one cell. Pairs are the mean over seeds, and half of its 95 % confidence
+/// interval.
 #[derive(Clone, Serialize)]
 struct PolicyFigures {
     policy: String,
     mean_s: [f64; 2],
     p50_s: [f64; 2],
     p99_s: [f64; 2],
-    /// The mean response time over that of [`BASE`], paired by seed: geometric mean, and the ends of its 95 % interval.
+    /// The mean response time relative to that of [`BASE`], paired by seed: geometric mean, and the bounds of
+    /// its 95 % confidence interval.
     ratio: [f64; 3],
     p99_ratio: [f64; 3],
-    /// Bytes from the node's own memory, over all.
+    /// Share of bytes from the node's own memory.
     memory_share: [f64; 2],
-    /// What was used of the links' rates.
+    /// Utilisation of the links.
     link_share: [f64; 2],
-    /// The same of the busiest link alone.
+    /// Utilisation of the busiest link alone.
     busiest_link_share: [f64; 2],
-    /// Mean response times by decade of the object's bytes; `null`: nobody asked for such.
+    /// Mean response times by decade of the object's size; `null` if no such object was requested.
     mean_s_by_decade: Vec<Option<f64>>,
 }
 
 pub(crate) fn run(options: &SimulationOptions) -> Result<(), Failure> {
-    // Which Skep does not matter: what is measured is compiled in.
+    // The Skep binary does not matter: the measured code is compiled in.
     let machine = MachineDescription::describe(&super::default_skep());
     let cells = CELLS.iter().map(|cell| figures(cell, options.quick));
     let results = Results { machine, cells: cells.collect::<Result<_, _>>()? };
@@ -71,7 +74,7 @@ fn figures(cell: &Cell, is_quick: bool) -> Result<CellFigures, Failure> {
     Ok(CellFigures { name: cell.name, shown: cell.shown(), policies })
 }
 
-/// Of all policies, in the order of their table: two at a time.
+/// The outcomes of all policies, in the order of their table; computed two at a time.
 fn outcomes(cell: &Cell, is_quick: bool) -> Result<Vec<PolicyOutcomes>, Failure> {
     let experiment = cell.experiment(is_quick);
     let left: Mutex<VecDeque<&str>> = Mutex::new(skep_site_sim::policy_names().collect());

@@ -1,16 +1,16 @@
-//! The page: tables of three figures a cell, and response times by size.
+//! The page: tables with three figures per cell, and response times by size.
 
 use super::super::page::Page;
 use super::super::plot::{Line, Plot};
 use super::{BASE, CellFigures, PolicyFigures, Results};
 
-/// Cells of a table: more do not fit beside each other.
+/// Cells per table: more do not fit side by side.
 const BESIDE: usize = 2;
 
-/// The share of a link's rate from which on the link is full, so that response times grow with the length of the run.
+/// Utilisation from which on a link is saturated, so that response times grow with the length of the run.
 const FULL: f64 = 0.97;
 
-/// Policies that plots show.
+/// The policies shown in plots.
 const PLOTTED: [&str; 7] = [
     "round-robin",
     "least-outstanding",
@@ -91,7 +91,7 @@ fn plot(cell: &CellFigures) -> Plot {
     }
 }
 
-/// Three digits.
+/// A number with three digits.
 fn short(value: f64) -> String {
     match value {
         large if large >= 100.0 => format!("{large:.0}"),

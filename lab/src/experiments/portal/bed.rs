@@ -1,6 +1,7 @@
-//! The bed: a machine of clients, one for Skep, and nodes with a Tomcat each.
+//! The bed: a machine of clients, one for Skep, and nodes with one Tomcat each.
 //!
-//! The Tomcats stay from the first run to the last, so that they are warm; Skep starts anew for each number of nodes.
+//! The Tomcats run from the first run to the last, so that they are warm; Skep is restarted for each number
+//! of nodes.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -26,23 +27,23 @@ use crate::experiments::{Failure, interrupted};
 
 const CONFIG: &str = include_str!("../../../peers/skep-portal.toml");
 
-/// Name of Skep's node, which has no files, and of its folder.
+/// The name of Skep's node, which has no files, and of its folder.
 const GATEWAY: &str = "gateway";
 
 /// A bed in which the Tomcats serve.
 pub(super) struct PortalBed {
-    /// First, so that they end before their machines.
+    /// Declared first, so that they end before their machines.
     nodes: Vec<Process>,
     bed: Bed,
     folder: Folder,
     skep: PathBuf,
 }
 
-/// Skep before some of the nodes, until it is dropped.
+/// Skep in front of some of the nodes; ends on drop.
 pub(super) struct Gateway {
     process: Process,
     socket: PathBuf,
-    /// Those of the nodes that it knows, by index.
+    /// Indexes of the nodes in its config.
     nodes: Vec<usize>,
 }
 
@@ -70,14 +71,15 @@ impl PortalBed {
         Ok(it)
     }
 
-    /// Gives each node its part of a core from now on, whatever else runs here.
+    /// Limits each node to its share of a core from now on, even if nothing else runs.
     pub(super) fn set_quotas(&self) -> Result<(), Failure> {
         let mut nodes = self.bed.nodes().iter();
         nodes.try_for_each(|node| node.set_cpu(Some(NODE_CPU_CORES)))?;
         Ok(self.bed.put_quotas_first()?)
     }
 
-    /// Starts Skep before these nodes, and waits until all of them are up; `queue_max` requests may wait for them.
+    /// Starts Skep in front of these nodes, and waits until all of them are up; `queue_max` requests may wait
+    /// for them.
     pub(super) fn start_gateway(
         &self,
         nodes: &[usize],
@@ -105,7 +107,7 @@ impl PortalBed {
         the(self.bed.clients())
     }
 
-    /// Where clients ask.
+    /// The URL that clients request.
     pub(super) fn url(&self) -> Result<String, Failure> {
         Ok(format!("http://{}/", self.gateway_machine()?.ipv4()))
     }
@@ -114,7 +116,7 @@ impl PortalBed {
         &self.skep
     }
 
-    /// Processor time of each node so far, in nanoseconds.
+    /// CPU time of each node so far, in nanoseconds.
     pub(super) fn node_cpu_ns(&self) -> Vec<u64> {
         self.nodes.iter().map(|node| threads_of(node.id()).values().sum()).collect()
     }
@@ -158,7 +160,7 @@ impl PortalBed {
 }
 
 impl Gateway {
-    /// Requests that each of its nodes got so far, by the index of the node.
+    /// Requests that each of its nodes has received so far, by the index of the node.
     pub(super) fn requests(&self) -> Result<BTreeMap<usize, u64>, Failure> {
         let metrics = self.metrics()?;
         let of = |&index: &usize| {
@@ -168,7 +170,7 @@ impl Gateway {
         Ok(self.nodes.iter().map(of).collect())
     }
 
-    /// Its processor time so far, in nanoseconds.
+    /// Its CPU time so far, in nanoseconds.
     pub(super) fn cpu_ns(&self) -> u64 {
         threads_of(self.process.id()).values().sum()
     }
@@ -177,7 +179,7 @@ impl Gateway {
         let is_up = |metrics: NodeMetrics| {
             self.nodes.iter().all(|&it| metrics.value(&sample("skep_pool_server_up", it)) == 1.0)
         };
-        // It does not listen yet at first.
+        // At first it does not listen yet.
         self.metrics().is_ok_and(is_up)
     }
 
@@ -187,12 +189,12 @@ impl Gateway {
     }
 }
 
-/// As a metric of a server stands in the text.
+/// The name of a server's metric, as in the text.
 fn sample(name: &str, index: usize) -> String {
     format!("{name}{{pool=\"portal\",server=\"{}\"}}", node_name(index))
 }
 
-/// The connectors' secret, for the one who serves.
+/// Writes the connectors' secret, readable by the serving user.
 fn write_secret(file: &Path) -> Result<(), Failure> {
     fs::write(file, format!("{}\n", tomcat::SECRET))?;
     fs::set_permissions(file, fs::Permissions::from_mode(0o600))?;

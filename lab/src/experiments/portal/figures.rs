@@ -1,14 +1,14 @@
-//! The figures of each number of nodes: medians over all rounds, and what must hold of them.
+//! The figures for each number of nodes: medians over all rounds, and the requirements on them.
 
 use super::limits::{LIGHT_LATENCY_PART_MAX, LINEAR_PART_MIN, NODES_MAX};
 use super::load::{LoadKind, PortalRun};
 
-/// All runs.
+/// The figures of all runs.
 pub(super) struct Figures<'r> {
     runs: &'r [PortalRun],
 }
 
-/// Of values, the one in the middle, and both ends.
+/// The median of some values, with minimum and maximum.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Spread {
     pub(super) median: f64,
@@ -21,18 +21,18 @@ impl<'r> Figures<'r> {
         Self { runs }
     }
 
-    /// Those of a load with so many nodes.
+    /// The runs of a load with this number of nodes.
     pub(super) fn runs(&self, load: LoadKind, nodes: usize) -> impl Iterator<Item = &'r PortalRun> {
         let is_it = move |run: &&PortalRun| run.load == Some(load) && run.nodes.len() == nodes;
         self.runs.iter().filter(is_it)
     }
 
-    /// Those before it was measured.
+    /// The runs before the measurement.
     pub(super) fn warm_ups(&self) -> impl Iterator<Item = &'r PortalRun> {
         self.runs.iter().filter(|run| run.load.is_none())
     }
 
-    /// A figure of all runs of a load with so many nodes.
+    /// A figure over all runs of a load with this number of nodes.
     pub(super) fn spread(
         &self,
         (load, nodes): (LoadKind, usize),
@@ -46,17 +46,17 @@ impl<'r> Figures<'r> {
         self.spread((load, nodes), |run| run.seen.requests_per_s)
     }
 
-    /// The same over that of one node.
+    /// Pages per second relative to one node.
     pub(super) fn speed_up(&self, load: LoadKind, nodes: usize) -> f64 {
         self.rate(load, nodes).median / self.rate(load, 1).median
     }
 
-    /// The mean latency in ms, of the run in the middle.
+    /// The mean latency of the median run, in ms.
     pub(super) fn latency_ms(&self, load: LoadKind, nodes: usize) -> f64 {
         self.spread((load, nodes), |run| run.seen.total_us.mean / 1e3).median
     }
 
-    /// Bytes of a page.
+    /// Bytes per page.
     pub(super) fn page_bytes(&self) -> f64 {
         let sum = |of: fn(&PortalRun) -> u64| self.runs.iter().map(of).sum::<u64>() as f64;
         sum(|run| run.seen.bytes) / sum(|run| run.seen.succeeded).max(1.0)
@@ -66,7 +66,7 @@ impl<'r> Figures<'r> {
         self.runs(load, nodes).map(|run| run.seen.failed).sum()
     }
 
-    /// What does not hold of what must; short runs say nothing of speed.
+    /// The requirements that are not met; short runs indicate nothing about speed.
     pub(super) fn troubles(&self, is_quick: bool) -> Vec<String> {
         let mut troubles = Vec::new();
         for run in self.runs.iter().filter(|it| it.load != Some(LoadKind::HeavyWithoutQueue)) {

@@ -1,4 +1,4 @@
-//! One run of a load: `skep bench run portal` on the clients' machine, and what it cost the nodes.
+//! One run of a load: `skep bench run portal` on the clients' machine, and its cost at the nodes.
 
 use std::collections::BTreeMap;
 
@@ -16,36 +16,36 @@ pub(super) enum LoadKind {
     Light,
     /// Fifty clients, five hundred requests.
     Heavy,
-    /// The same, where no request may wait for a node.
+    /// The same, with no queue for requests that wait for a node.
     HeavyWithoutQueue,
 }
 
-/// How much is asked for.
+/// The size of a load.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct LoadSize {
-    /// Each with a request at a time, and a connection for each.
+    /// Each client has one request at a time, and a new connection for each.
     pub(super) clients: u32,
     pub(super) requests: u32,
 }
 
-/// What came of one run.
+/// The results of one run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct PortalRun {
     /// `None`: warm-up.
     pub(super) load: Option<LoadKind>,
     pub(super) round: usize,
-    /// The nodes, by index.
+    /// Indexes of the nodes.
     pub(super) nodes: Vec<usize>,
-    /// What the clients have seen.
+    /// The clients' results.
     pub(super) seen: Seen,
     /// Pages that each node answered, in the order of `nodes`.
     pub(super) pages: Vec<u64>,
-    /// Processor time of all of these nodes together, and of Skep, in ms.
+    /// CPU time of all these nodes together, and of Skep, in ms.
     pub(super) nodes_cpu_ms: f64,
     pub(super) skep_cpu_ms: f64,
 }
 
-/// What `skep bench run --json` says, as far as it matters here.
+/// The relevant part of the output of `skep bench run --json`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Seen {
     pub(super) measured_ms: u64,
@@ -56,9 +56,9 @@ pub(super) struct Seen {
     pub(super) examples: Vec<String>,
     /// Right answers per second.
     pub(super) requests_per_s: f64,
-    /// Right answers that began a session.
+    /// Right answers that started a session.
     pub(super) cookies_set: u64,
-    /// Of all their pages.
+    /// Bytes of all pages.
     pub(super) bytes: u64,
     /// From the beginning of a request to the end of the page.
     pub(super) total_us: Times,
@@ -75,7 +75,7 @@ pub(super) struct Times {
 }
 
 impl PortalRun {
-    /// Runs a load through Skep; `nodes` are those that it knows.
+    /// Runs a load through Skep; `nodes` are those in its config.
     pub(super) fn measure(
         (bed, gateway): (&PortalBed, &Gateway),
         (load, round, nodes): (Option<LoadKind>, usize, &[usize]),
@@ -98,23 +98,23 @@ impl PortalRun {
         })
     }
 
-    /// Processor time of a node for a page, in ms.
+    /// CPU time of a node per page, in ms.
     pub(super) fn page_cpu_ms(&self) -> f64 {
         self.nodes_cpu_ms / self.all_pages().max(1) as f64
     }
 
-    /// Processor time of Skep for a page, in ms.
+    /// CPU time of Skep per page, in ms.
     pub(super) fn skep_page_cpu_ms(&self) -> f64 {
         self.skep_cpu_ms / self.all_pages().max(1) as f64
     }
 
-    /// Processor time that the nodes used, of what they had, in percent.
+    /// The nodes' CPU time in percent of their quotas.
     pub(super) fn used_percent(&self) -> f64 {
         let had_ms = self.seen.measured_ms as f64 * NODE_CPU_CORES * self.nodes.len() as f64;
         self.nodes_cpu_ms * 100.0 / had_ms.max(1.0)
     }
 
-    /// Says it while the experiment goes on.
+    /// Prints the results while the experiment runs.
     pub(super) fn print(&self) {
         let Seen { requests_per_s, failed, cookies_set, total_us, .. } = &self.seen;
         let load = self.load.map_or_else(|| "warm-up".to_owned(), |it| format!("{it:?}"));
@@ -132,7 +132,7 @@ impl PortalRun {
         self.seen.examples.iter().take(2).for_each(|example| println!("    {example}"));
     }
 
-    /// With the one that `skep bench` asks for before the load.
+    /// Includes the page that `skep bench` requests before the load.
     fn all_pages(&self) -> u64 {
         self.pages.iter().sum()
     }
@@ -144,7 +144,7 @@ fn ask(bed: &PortalBed, size: LoadSize) -> Result<Seen, Failure> {
     command.args(["--clients", &size.clients.to_string()]);
     command.args(["--requests", &size.requests.to_string(), "--duration", "10m"]);
     let output = command.output()?;
-    // It ends with an error if no answer was right; then there is a report, too.
+    // It exits with an error if no answer was right; there is a report even then.
     serde_json::from_slice(&output.stdout).map_err(|error| {
         let said = String::from_utf8_lossy(&output.stderr);
         format!("skep bench: {error}: {said}").into()

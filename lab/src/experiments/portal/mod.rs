@@ -1,12 +1,12 @@
-//! The portal of paper 001: Tomcats with a part of a core each behind Skep, from one node to four, under the paper's
-//! two loads.
+//! The portal of paper 001: Tomcats with a share of a core each behind Skep, from one node to four, under the
+//! paper's two loads.
 //!
 //! ```text
 //!  client-1 ----------> dispatcher-1 ---AJP---> node-1 .. node-4
 //!  skep bench portal    Skep: one pool          Tomcat: Portal.java, 0.2 of a core
 //! ```
 //!
-//! All numbers of nodes are measured in turn, round after round, and each round has other nodes.
+//! All numbers of nodes are measured in turn, round after round, and each round uses other nodes.
 
 mod bed;
 mod figures;
@@ -41,18 +41,18 @@ pub(crate) struct PortalOptions {
     skep: PathBuf,
 }
 
-/// What is asked for, and how often.
+/// The loads, and how often they are run.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct PortalPlan {
     is_quick: bool,
-    /// Until a page costs what it did before, so often at most.
+    /// Repeated until the cost of a page is stable, up to a maximum.
     warm_up: LoadSize,
     warm_ups_max: usize,
     rounds: usize,
-    /// Those in which heavy load comes without a queue, too.
+    /// Rounds that include heavy load without a queue.
     rounds_without_queue: usize,
     light: LoadSize,
-    /// Runs of it with each number of nodes, in a round: each is over in half a second.
+    /// Runs per round with each number of nodes: each takes half a second.
     light_runs: usize,
     heavy: LoadSize,
 }
@@ -80,7 +80,7 @@ const QUICK: PortalPlan = PortalPlan {
     ..FULL
 };
 
-/// What is written as JSON.
+/// The results as written to JSON.
 #[derive(Serialize, Deserialize)]
 struct Results {
     machine: MachineDescription,
@@ -107,7 +107,8 @@ pub(crate) fn run(options: &PortalOptions) -> Result<(), Failure> {
     results.page().finish(options.out.as_deref(), &results, &results.troubles)
 }
 
-/// Runs all nodes at full speed until a page costs what it did in the run before, then once with quotas.
+/// Runs all nodes at full speed until the cost of a page is the same as in the previous run, then once with
+/// quotas.
 fn warm_up(bed: &PortalBed, plan: &PortalPlan) -> Result<Vec<PortalRun>, Failure> {
     let nodes: Vec<usize> = (0..NODES_MAX).collect();
     let gateway = bed.start_gateway(&nodes, QUEUE_MAX)?;
@@ -131,7 +132,7 @@ fn warm_up(bed: &PortalBed, plan: &PortalPlan) -> Result<Vec<PortalRun>, Failure
     Ok(runs)
 }
 
-/// Both loads on these nodes.
+/// Runs both loads on these nodes.
 fn measure(
     bed: &PortalBed,
     plan: &PortalPlan,
@@ -158,12 +159,12 @@ fn measure(
     Ok(runs)
 }
 
-/// Numbers of nodes in the order of a round, so that none is always the first.
+/// The numbers of nodes in the order of a round, so that none is always the first.
 fn in_turn(round: usize) -> impl Iterator<Item = usize> {
     (0..NODES_MAX).map(move |at| (at + round) % NODES_MAX + 1)
 }
 
-/// So many nodes, from another one on in each round.
+/// `count` nodes, beginning with another one in each round.
 fn nodes(round: usize, count: usize) -> Vec<usize> {
     (0..count).map(|at| (at + round) % NODES_MAX).collect()
 }

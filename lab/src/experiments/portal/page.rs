@@ -9,13 +9,13 @@ use super::load::{LoadKind, PortalRun};
 use crate::experiments::page::{Page, texts};
 use crate::experiments::plot::{Line, Plot};
 
-/// The paper's heavy load: of 500 requests, those that failed; requests per second over those of one node; and the
-/// same where the failures of one node are left out.
+/// The paper's heavy load: failures of 500 requests; requests per second relative to those of one node; and
+/// the same without the failures of one node.
 const PAPER_FAILED: [u64; NODES_MAX] = [62, 2, 0, 0];
 const PAPER_HEAVY: [f64; NODES_MAX] = [1.0, 2.1, 3.2, 4.3];
 const PAPER_HEAVY_RIGHT: [f64; NODES_MAX] = [1.0, 1.9, 2.8, 3.7];
 
-/// Its light load: what each node added to the one before, in percent.
+/// The paper's light load: the gain of each node over the previous number, in percent.
 const PAPER_LIGHT_PERCENT: [u32; NODES_MAX] = [0, 30, 25, 8];
 
 const LOADS: [LoadKind; 2] = [LoadKind::Light, LoadKind::Heavy];
@@ -155,7 +155,7 @@ impl Results {
     }
 }
 
-/// Under heavy load, with those of the warm-up, which is of all nodes.
+/// Failures under heavy load, including those of the warm-up, which uses all nodes.
 fn failed(figures: &Figures<'_>, nodes: usize) -> String {
     let warm_up = figures.warm_ups().filter(|run| run.nodes.len() == nodes);
     let warm_up: u64 = warm_up.map(|run| run.seen.failed).sum();
@@ -194,7 +194,7 @@ fn add_details(page: &mut Page, figures: &Figures<'_>) {
 fn details(figures: &Figures<'_>, load: LoadKind, nodes: usize) -> Vec<String> {
     let median = |figure: &dyn Fn(&PortalRun) -> f64| figures.spread((load, nodes), figure).median;
     let ms = |us: u64| us as f64 / 1e3;
-    // A short run has one more page than it counts, which is a tenth of a light one.
+    // A short run has one page more than it counts, which is a tenth of a light one.
     let used = match load {
         LoadKind::Light => "-".to_owned(),
         _ => format!("{:.0}", median(&PortalRun::used_percent)),

@@ -1,4 +1,4 @@
-//! Tomcat as Debian has it: the application's folder, and one instance on each node.
+//! Tomcat as packaged by Debian: the application's folder, and one instance on each node.
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -11,7 +11,7 @@ use super::limits::{AJP_PORT, HEAP_MIB, NODE_THREADS};
 use crate::experiments::Failure;
 use crate::experiments::stage::Process;
 
-/// What Debian's packages tomcat10-common and libeclipse-jdt-core-java bring.
+/// Installed by Debian's packages tomcat10-common and libeclipse-jdt-core-java.
 const HOME: &str = "/usr/share/tomcat10";
 const COMPILER: &str = "/usr/share/java/eclipse-jdt-core.jar";
 
@@ -19,10 +19,11 @@ const SERVLET: &str = include_str!("../../../peers/Portal.java");
 const SERVER: &str = include_str!("../../../peers/tomcat-portal.xml");
 const APPLICATION: &str = include_str!("../../../peers/web-portal.xml");
 
-/// What connectors and Skep share: anyone who reaches an AJP port can forge the client's identity.
+/// The secret shared by connectors and Skep: anyone who reaches an AJP port could otherwise forge the
+/// client's identity.
 pub(super) const SECRET: &str = "portal of the test bed";
 
-/// Writes the application, compiled, into a folder.
+/// Compiles the application, and writes it into a folder.
 pub(super) fn write_application(folder: &Path) -> Result<(), Failure> {
     if !Path::new(HOME).exists() || !Path::new(COMPILER).exists() {
         return Err(format!("no Tomcat 10 in {HOME}: apt install tomcat10-user").into());
@@ -45,7 +46,7 @@ pub(super) fn write_application(folder: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Starts an instance on a machine, with `application` as all that it serves; what it says is in `output.log` of its
+/// Starts an instance on a machine that serves only `application`; its output is in `output.log` of its
 /// folder.
 pub(super) fn start(
     machine: &Machine,
@@ -59,7 +60,7 @@ pub(super) fn start(
     let mut command = machine.command("java");
     command
         .args([format!("-Xmx{HEAP_MIB}m"), format!("-Xms{HEAP_MIB}m")])
-        // One core is all that a node has a part of.
+        // A node has at most a share of one core.
         .args(["-XX:+UseSerialGC", "-XX:ActiveProcessorCount=1"])
         .arg(format!("-Dcatalina.home={HOME}"))
         .arg(format!("-Dcatalina.base={}", folder.display()))
@@ -69,12 +70,12 @@ pub(super) fn start(
     Process::start(command, fs::File::create(log(folder))?)
 }
 
-/// Whether an instance has said that it serves.
+/// Whether an instance has logged that it serves.
 pub(super) fn serves(folder: &Path) -> bool {
     fs::read_to_string(log(folder)).is_ok_and(|said| said.contains("Server startup in"))
 }
 
-/// Versions of what runs on the nodes, as Tomcat itself tells them.
+/// Versions of the software on the nodes, as reported by Tomcat itself.
 pub(super) fn versions() -> Vec<(String, String)> {
     let catalina = format!("{HOME}/lib/catalina.jar");
     let arguments = ["-cp", &catalina, "org.apache.catalina.util.ServerInfo"];

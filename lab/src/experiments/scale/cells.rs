@@ -1,4 +1,4 @@
-//! The cells of the experiment: a site, a number of nodes and a load each.
+//! The cells of the experiment, each a site, a number of nodes and a load.
 
 use skep_site_sim::{
     Experiment, OfferedLoad, SimulatedCluster, SimulatedLoss, SimulatedNode, SiteKind,
@@ -6,18 +6,18 @@ use skep_site_sim::{
 
 pub(super) const LOADS: [(&str, f64); 2] = [("light", 0.3), ("heavy", 0.8)];
 
-/// Nodes among which the published site is divided, and a node's memory, as a share of it.
+/// The number of nodes among which the published site is divided, and a node's memory as a share of the site.
 const NODES_OF_SITE: f64 = 8.0;
 const MEMORY_SHARE: f64 = 0.175;
 
-/// A site, as it grows with the nodes.
+/// A site that grows with the number of nodes.
 #[derive(Clone, Copy)]
 pub(super) struct GrowingSite {
     pub(super) name: &'static str,
     pub(super) kind: SiteKind,
-    /// Times as many files and as much memory as published for so many nodes.
+    /// Multiple of the published site's files and memory per node.
     files_scale: f64,
-    /// Times the usual rates.
+    /// Multiple of the usual rates.
     pub(super) rate_scale: f64,
     requests_per_node: u64,
     pub(super) window_ms: u64,
@@ -43,7 +43,7 @@ pub(super) const SITES: [GrowingSite; 2] = [
 ];
 
 impl GrowingSite {
-    /// Bytes of a node's memory.
+    /// The size of a node's memory, in bytes.
     pub(super) fn memory_bytes(&self) -> u64 {
         let bytes = self.kind.workload(1.0, self.kind.zipf_exponent(), 1).bytes();
         (bytes as f64 * MEMORY_SHARE * self.files_scale) as u64

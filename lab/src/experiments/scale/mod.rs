@@ -1,7 +1,8 @@
-//! Clusters of 10 to 1,000 nodes: what the coordinator is told and asked for each request, balance, hits, and the time until a
-//! loss of every tenth node has passed; and from these how large a cluster one coordinator serves.
+//! Clusters of 10 to 1,000 nodes: the coordinator's messages per request, balance, hits, and the time until
+//! the effects of losing every tenth node have passed; and from these the size of cluster that one
+//! coordinator can serve.
 //!
-//! No bed and no root: the clusters are those of `skep-site-sim`, under a virtual clock.
+//! Needs neither a bed nor root: the clusters are those of `skep-site-sim`, under a virtual clock.
 
 mod cells;
 mod page;
@@ -18,7 +19,7 @@ use super::Failure;
 use super::machine::MachineDescription;
 use cells::{GrowingSite, LOADS, SITES};
 
-/// Seeds of clusters of up to so many nodes; larger ones have one.
+/// Number of seeds, and the largest clusters with that number; larger ones have one.
 const SEEDS: u64 = 3;
 const SEEDED_NODES_MAX: usize = 100;
 
@@ -39,42 +40,43 @@ pub(crate) struct ScaleOptions {
     nodes: Vec<u16>,
 }
 
-/// What is written as JSON.
+/// The results as written to JSON.
 #[derive(Serialize)]
 struct Results {
     machine: MachineDescription,
     cells: Vec<CellFigures>,
 }
 
-/// Of a policy in a cell. Pairs are a mean over seeds and half of its 95 % interval, `null` for one seed.
+/// The results of a policy in a cell. Pairs are the mean over seeds, and half of its 95 % confidence
+/// interval, which is `null` for one seed.
 #[derive(Clone, Serialize)]
 struct CellFigures {
     site: &'static str,
     load: &'static str,
     nodes: usize,
     policy: String,
-    /// For each request of a client.
+    /// Per request of a client.
     messages: [f64; 2],
     entries: [f64; 2],
     look_ups: [f64; 2],
     to_bytes: [f64; 2],
     from_bytes: [f64; 2],
-    /// Of each node.
+    /// Per node.
     holdings: [f64; 2],
     requests_per_s: [f64; 2],
     busiest_over_mean: [f64; 2],
     memory_share: [f64; 2],
     source_share: [f64; 2],
     mean_s: [f64; 2],
-    /// Requests that a loss cut, and that were late, over those of a second.
+    /// Requests that were cut or delayed by the loss, relative to those of one second.
     cut: [f64; 2],
     late: [f64; 2],
-    /// Seconds from the loss until it had settled, of the seeds where it did so.
+    /// Seconds from the loss until the measure had settled, for the seeds in which it did.
     source_settled_s: [f64; 2],
     response_settled_s: [f64; 2],
-    /// Seeds where either had not settled by the end.
+    /// Seeds in which one of them had not settled by the end.
     unsettled: usize,
-    /// Of the first seed: seconds from the loss, and the share of requests that needed a disk.
+    /// For the first seed: seconds from the loss, and the share of requests that needed a disk.
     source_by_window: Vec<(f64, f64)>,
 }
 
@@ -89,7 +91,7 @@ fn measure(options: &ScaleOptions) -> Result<Results, Failure> {
         (true, true) => vec![10, 30],
         (true, false) => vec![10, 30, 100, 300, 1_000],
     };
-    // Which Skep does not matter: what is measured is compiled in.
+    // The Skep binary does not matter: the measured code is compiled in.
     let machine = MachineDescription::describe(&super::default_skep());
     let mut cells = Vec::new();
     for site in &SITES {
@@ -169,7 +171,7 @@ fn response_settled_s(loss: &LossOutcome) -> Option<f64> {
     loss.windows.settled_s(loss.at_s, loss.last_arrival_s, OutcomeWindow::mean_s)
 }
 
-/// From a while before the loss to the last request.
+/// From some time before the loss to the last request.
 fn source_by_window(outcome: &RunOutcome) -> Vec<(f64, f64)> {
     let Some(loss) = &outcome.loss else { return Vec::new() };
     let window_s = loss.windows.window_ms as f64 / 1e3;

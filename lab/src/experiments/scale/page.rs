@@ -1,4 +1,5 @@
-//! The page: tables by number of nodes, the way back after a loss, and the size of cluster at which one coordinator is full.
+//! The page: tables by number of nodes, the recovery after a loss, and the size of cluster at which one
+//! coordinator is saturated.
 
 use skep_site_sim::SETTLED_SIGMAS;
 
@@ -7,8 +8,8 @@ use super::super::plot::{Line, Plot};
 use super::cells::{LOADS, SITES};
 use super::{CellFigures, Results};
 
-/// What a coordinator takes at most: look-ups a second (the lower of what its benchmark gives), bytes a second of a link of
-/// 10 Gbit/s, and holdings.
+/// The maximum load of a coordinator: look-ups per second (the lower result of its benchmark), bytes per
+/// second of a link of 10 Gbit/s, and holdings.
 const LOOK_UPS_PER_S: f64 = 3.7e6;
 const LINK_BYTES_PER_S: f64 = 1.25e9;
 const HOLDINGS_MAX: f64 = 16_777_216.0;
@@ -71,7 +72,7 @@ fn add_cells(page: &mut Page, cells: &[&CellFigures]) {
     page.add_table(&head.map(str::to_owned), &rows);
 }
 
-/// Of the largest cluster.
+/// The plot of a loss in the largest cluster.
 fn loss_plot(title: &str, cells: &[&CellFigures]) -> Plot {
     let largest = cells.iter().map(|cell| cell.nodes).max().unwrap_or(0);
     let of_largest = cells.iter().filter(|cell| cell.nodes == largest);
@@ -136,7 +137,7 @@ fn estimate([mean, half_width]: [f64; 2], times: f64) -> String {
     }
 }
 
-/// Three digits or so.
+/// A number with about three digits.
 fn short(value: f64) -> String {
     match value {
         large if large >= 100.0 => format!("{large:.0}"),

@@ -1,4 +1,4 @@
-//! Elasticity in whole runs.
+//! Tests of elasticity in complete runs.
 
 use skep_cluster::elasticity::{ElasticitySettings, LoadTargets};
 
@@ -71,12 +71,12 @@ fn nodes_follow_a_ramp_up_and_down_and_every_request_ends() {
 
 #[test]
 fn what_only_a_node_has_is_handed_over_before_it_stops() {
-    // All that was fetched is in some memory at the end, so nothing is fetched twice.
+    // Everything fetched is still in some memory at the end, so nothing is fetched twice.
     let outcome = run(true, 100_000_000);
     let elastic = outcome.elastic.unwrap_or_default();
     assert!(elastic.stops == 2 && elastic.handed_over_bytes > 0, "{elastic:?}");
     assert_eq!(elastic.lost_bytes, 0);
-    // Without room at the others it goes.
+    // If the others have no room, it is lost.
     let elastic = run(true, 10_000_000).elastic.unwrap_or_default();
     assert!(elastic.lost_bytes > 0, "{elastic:?}");
 }

@@ -1,10 +1,10 @@
-//! Runs of what an access log says.
+//! Runs of access logs.
 
 use skep_workload::{LogTrace, TraceReader};
 
 use super::*;
 
-/// A log of these requests, each with its second.
+/// A log of requests, each with its second, method and rest of the line.
 fn log<'a>(requests: impl IntoIterator<Item = (u64, &'a str, String)>) -> LogTrace {
     let mut reader = TraceReader::default();
     for (number, (second, method, rest)) in (1..).zip(requests) {
@@ -63,7 +63,7 @@ fn every_logged_request_ends_with_the_bytes_that_were_sent() {
 
 #[test]
 fn urls_that_fit_into_all_memories_but_not_into_one_want_a_policy_that_reads_them() {
-    // 40 objects of 1 MB, in turn; a node has room for 15.
+    // 40 objects of 1 MB in turn; a node has room for 15.
     let requests = (0..2_000u64)
         .map(|number| (number / 20, "GET", format!("/{} HTTP/1.1\" 200 1000000", number * 7 % 40)));
     let trace = log(requests);

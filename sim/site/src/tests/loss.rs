@@ -1,4 +1,4 @@
-//! Nodes that are lost, what the coordinator is told, and that what is left out for speed changes nothing.
+//! Tests of lost nodes, of the coordinator's messages, and that optimisations do not change outcomes.
 
 use super::Setup;
 use crate::{
@@ -8,7 +8,7 @@ use crate::{
 
 const LOSS: SimulatedLoss = SimulatedLoss { at_share: 0.5, every: 10, window_ms: 100 };
 
-/// Small files at a twentieth of the usual rates on that many nodes, with memories that hold all together.
+/// Small files at a twentieth of the usual rates on `nodes` nodes, whose memories hold all of them together.
 fn small_files(nodes: usize, requests: u64) -> Setup {
     let site = SiteKind::WorldCup.workload(0.02, 0.8, 1);
     let memory_bytes = 2 * site.bytes() / nodes as u64;

@@ -1,4 +1,4 @@
-//! Whole runs: what must hold under every policy, and what is known from formulas.
+//! Complete runs: what must hold under every policy, and what follows from known formulas.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -14,7 +14,7 @@ use crate::{
     SiteRun, SiteWorkload,
 };
 
-/// A run on a site at a load; what a test changes it changes in this.
+/// A run on a site under a load; tests modify it.
 struct Setup {
     site: SiteWorkload,
     cluster: SimulatedCluster,
@@ -24,7 +24,7 @@ struct Setup {
 }
 
 impl Setup {
-    /// A tenth of the data-intensive site on four nodes, each with a share of its bytes as memory.
+    /// A tenth of the data-intensive site on four nodes, each with a memory of this share of its bytes.
     fn data_intensive(memory_share: f64) -> Self {
         let site = SiteKind::DataIntensive.workload(0.1, 0.8, 1);
         let memory_bytes = (site.bytes() as f64 * memory_share) as u64;
@@ -37,7 +37,7 @@ impl Setup {
         }
     }
 
-    /// Objects of these sizes, all alike, on that many nodes with room for all.
+    /// Equally popular objects of these sizes on `nodes` nodes, each with room for all.
     fn of_sizes(sizes: &[u64], nodes: usize) -> Self {
         let popularity = Popularity::zipf(sizes.len(), 0.0, &mut Rng::new(1));
         let site = SiteWorkload::new(sizes, popularity);
@@ -162,7 +162,7 @@ fn a_large_response_from_disk_is_as_fast_as_the_disk() {
     setup.cluster.nodes[0].disk_bytes_per_s = DISK_BYTES_PER_S / 2;
     let seen = setup.under("random").all.mean_s();
     let expected = bytes as f64 / (DISK_BYTES_PER_S / 2) as f64;
-    // Segments ahead hide all latencies but the first.
+    // Fetching ahead hides all latencies but the first.
     assert!(seen > expected && seen < expected * 1.01, "{seen} {expected}");
 }
 

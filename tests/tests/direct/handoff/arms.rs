@@ -1,4 +1,4 @@
-//! A/B tests of policies where nodes decide.
+//! A/B tests of policies that nodes apply.
 
 use std::collections::BTreeSet;
 
@@ -27,7 +27,7 @@ fn clients_keep_their_arm_whichever_node_accepts_them_and_nodes_count() {
     let arms = ["--arm=a=round-robin:node-1", "--arm=b=least-outstanding:node-2"];
     let start = [&["policy", "compare", "web", "start"], &arms[..]].concat();
     cluster.control("dispatcher-1", &start);
-    // With one of the two, or with both in the same arm, as their hashes have it.
+    // Each client uses one of the two nodes; both may have the same arm, depending on their hashes.
     let group = |client: &str| (0..10).map(|_| ask(client)).collect::<BTreeSet<_>>();
     let mut groups = CLIENTS.map(group);
     poll_until(PATIENCE, "each client is with one node", || {
@@ -50,7 +50,7 @@ fn clients_keep_their_arm_whichever_node_accepts_them_and_nodes_count() {
         let clients = groups.iter().filter(|nodes| nodes.contains(node)).count();
         assert_eq!(arm["requests"].as_u64().unwrap() >= 20, clients > 0, "{shown}");
         assert_eq!(arm["total"].is_null(), clients == 0, "{shown}");
-        // Before a move's receiver was ready in time, as on a busy machine, the donor has answered.
+        // If a receiver was not ready in time, as on a busy machine, the donor has answered.
         assert!(arm["hits"].as_u64().unwrap() <= arm["lookups"].as_u64().unwrap(), "{shown}");
     }
     let text = cluster.control("dispatcher-1", &["policy", "compare", "web"]);

@@ -1,4 +1,5 @@
-//! Requests with bodies on connections that move: an application gets the whole body, whichever node answers.
+//! Requests with bodies on connections that move: an application receives the whole body, whichever node
+//! answers.
 
 use std::net::SocketAddr;
 
@@ -10,15 +11,16 @@ use skep_tests::direct::{DirectCluster, SHORT, Setup};
 use super::moving::{CLIENT, Elsewhere, path_of, wait_moving};
 use super::{by_url, moved};
 
-/// Where the application listens.
+/// Port of the application.
 const APP_PORT: u16 = 8_000;
 
 const APP_MACHINE: &str = "client-2";
 
-/// Lengths of bodies: none, within the bytes that travel, at their limit, and more than sockets hold.
+/// Lengths of bodies: none, within the bytes that are handed off, at their limit, and more than socket
+/// buffers hold.
 const LENGTHS: [usize; 6] = [0, 1, 9_000, 16 * 1024, 70_000, 3_000_000];
 
-/// Sends each body back.
+/// Echoes each body.
 fn echo(conn: &mut AppConn) {
     while let Some(received) = conn.request() {
         let fields = "Cache-Control: no-store\r\n";
@@ -34,7 +36,7 @@ fn body(len: usize) -> Vec<u8> {
     bytes
 }
 
-/// As a client that does not know the length.
+/// Encodes a request as a client that does not know the length.
 fn chunked(target: &str, body: &[u8]) -> Vec<u8> {
     let fields = [HOST, ("Transfer-Encoding", "chunked")];
     let mut bytes = request_bytes("POST", target, &fields);
@@ -47,13 +49,14 @@ fn chunked(target: &str, body: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// With a node that is not to answer: the application's reply, and the next request of the connection.
+/// Starts at a node that is not to answer: checks the application's reply, and the next request of the
+/// connection.
 #[track_caller]
 fn exchange(cluster: &DirectCluster, request: &[u8], body: &[u8], is_slow: bool, follow: &str) {
     let mut it = Elsewhere::connect(cluster, cluster.vip(), "node-2");
     let mut sender = it.client.stream().try_clone().unwrap();
     std::thread::scope(|scope| {
-        // Beside the reply: neither side takes all without the other.
+        // Concurrently with the reply: neither side reads everything first.
         scope.spawn(move || {
             let pieces = if is_slow { request.len().div_ceil(4).max(1) } else { request.len() };
             for piece in request.chunks(pieces) {
@@ -89,14 +92,14 @@ fn bodies_arrive_whole_whoever_answers() {
     cluster.wait_serving();
     wait_moving(&cluster);
     let follow = path_of(&cluster, "node-2");
-    // Of the host and of what is in front of the query.
+    // The policy hashes the host and the path without the query.
     let number = follow.rsplit('?').next().unwrap().to_owned();
     assert!(follow.starts_with(SHORT.0));
     let before = moved(&cluster);
     let mut exchanges = 0;
     for len in LENGTHS {
         let body = body(len);
-        // Some of these paths are of node-2.
+        // Some of these paths belong to node-2.
         for target in (0..4).map(|it| format!("/app/{number}-{it}")) {
             for is_slow in [false, true] {
                 let request = request_with_body("POST", &target, &[HOST], &body);
@@ -109,7 +112,7 @@ fn bodies_arrive_whole_whoever_answers() {
     let moves = moved(&cluster) - before;
     skep_tests::direct::figure(&format!("{moves} of {exchanges} connections with bodies moved"));
     assert!(moves >= 4.0, "{moves}");
-    // In its network, where it wakes itself.
+    // In its network namespace, where it can wake itself.
     cluster.machine(APP_MACHINE).run(move || drop(app)).unwrap();
     assert!(cluster.ask(CLIENT, cluster.vip(), SHORT.0).is_ok());
 }

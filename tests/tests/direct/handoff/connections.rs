@@ -1,4 +1,4 @@
-//! What a client may do with a connection that moves.
+//! Behaviour of clients on a connection that moves.
 
 use std::net::Shutdown;
 use std::time::Duration;
@@ -11,18 +11,18 @@ use skep_tests::{PATIENCE, RawClient, poll_until};
 use super::moving::{CLIENT, Elsewhere, owners, path, path_like, path_of, receiver_of, start};
 use super::{PATIENT, by_url, moved_at_rest};
 
-/// Moves of each scenario.
+/// Number of moves of each scenario.
 const TIMES: usize = 6;
 
-/// As clients pause: longer than any time of the protocol.
+/// A client's pause: longer than any timeout of the protocol.
 const PAUSE: Duration = Duration::from_millis(900);
 
-/// Connections that were elsewhere, by who has answered first: a busy machine may be late with READY, and then
-/// the donor serves.
+/// Connections accepted by a donor, by the node that first answered: on a busy machine READY may be late, and
+/// then the donor serves.
 struct Moves<'a> {
     cluster: &'a DirectCluster,
     receiver: String,
-    /// Moves of others.
+    /// Moves that were counted before.
     before: f64,
     connections: usize,
     moved: usize,
@@ -35,13 +35,13 @@ impl<'a> Moves<'a> {
         Self { cluster, receiver, before, connections: 0, moved: 0 }
     }
 
-    /// This node has answered on one of them.
+    /// Records that this node has answered on one of the connections.
     fn add(&mut self, node: &str) {
         self.connections += 1;
         self.moved += usize::from(node == self.receiver);
     }
 
-    /// Most have moved, and each once.
+    /// Asserts that most have moved, and each once.
     #[track_caller]
     fn assert(self) {
         let Self { cluster, before, connections, moved, .. } = self;
@@ -64,7 +64,7 @@ fn connections_of_ipv6_move() {
         it.client.ask(SHORT.0);
         moves.add(&it.assert_short());
         assert!(it.may_answer(&it.owner(&cluster)));
-        // Again, and behind the move.
+        // Again, after the move.
         it.client.ask(SHORT.0);
         it.assert_short();
     }
@@ -81,7 +81,7 @@ fn requests_of_http_1_0_and_many_on_one_connection() {
         it.client.send("GET /short HTTP/1.0\r\nHost: test\r\n\r\n");
         moves.add(&it.assert_short());
         it.client.assert_closed();
-        // Small replies do not take the connection elsewhere, whichever node has them.
+        // Small replies do not move the connection, whichever node has them.
         let mut it = Elsewhere::connect(&cluster, cluster.vip(), &receiver);
         it.client.ask(SHORT.0);
         moves.add(&it.assert_short());
@@ -105,14 +105,14 @@ fn pipelined_requests_go_along_and_heads_may_come_in_pieces() {
         it.client.send(request.repeat(5));
         moves.add(&it.assert_short());
         (1..5).for_each(|_| drop(it.assert_short()));
-        // Up to the middle of another head, whose rest comes to the receiver.
+        // Up to the middle of another head, whose rest arrives at the receiver.
         let mut it = Elsewhere::connect(&cluster, cluster.vip(), &receiver);
         let (begin, end) = request.split_at(9);
         it.client.send([&request, begin].concat());
         moves.add(&it.assert_short());
         it.client.send(end);
         it.assert_short();
-        // Piece by piece.
+        // In small pieces.
         let mut it = Elsewhere::connect(&cluster, cluster.vip(), &receiver);
         for piece in request.chunks(7) {
             it.client.send(piece);
@@ -130,7 +130,7 @@ fn clients_may_say_nothing_for_a_while_before_and_behind_the_move() {
     let receiver = receiver_of(&cluster, SHORT.0);
     let connect = |_| Elsewhere::connect(&cluster, cluster.vip(), &receiver);
     let mut all: Vec<_> = (0..TIMES).map(connect).collect();
-    // The silence is what is tried.
+    // The silence is the subject of the test.
     std::thread::sleep(PAUSE);
     let mut moves = Moves::to(&cluster, &receiver);
     for it in &mut all {
@@ -154,7 +154,7 @@ fn a_client_may_close_its_side_or_reset_while_the_connection_moves() {
     for number in 0..4 * TIMES {
         let mut it = Elsewhere::connect(&cluster, cluster.vip(), &receiver);
         it.client.send(&request);
-        // At once, or into the move.
+        // Immediately, or during the move.
         std::thread::sleep(Duration::from_micros(100 * number as u64));
         it.client.stream().shutdown(Shutdown::Write).unwrap();
         by_receiver += usize::from(it.assert_short() == receiver);
@@ -199,7 +199,7 @@ fn a_connection_moves_again_for_a_long_reply_and_as_often_as_the_config_says() {
     let nodes = ["node-1", "node-2", "node-3"];
     let long = nodes.map(|node| path_like(&cluster, LONG.0, node));
     let short = path_of(&cluster, "node-1");
-    // How long a reply will be is known of what is in memory.
+    // The length of a reply is known if it is in memory.
     for node in nodes {
         let address = cluster.node_address(node);
         let get = || RawClient::connect(address).get(LONG.0).status;
@@ -211,7 +211,7 @@ fn a_connection_moves_again_for_a_long_reply_and_as_often_as_the_config_says() {
         let mut it = Elsewhere::connect(&cluster, cluster.vip(), "node-1");
         it.client.ask(&short);
         it.assert_short();
-        // Round and round, also to nodes that it has been at.
+        // In a cycle, including nodes that had it before.
         for path in [1, 2, 0, 1, 2].map(|number| &long[number]) {
             let response = it.client.get(path);
             assert_eq!(Pattern { seed: 3 }.first_wrong(0, &response.body), None);

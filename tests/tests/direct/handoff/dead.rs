@@ -1,5 +1,5 @@
-//! Nodes that die, stand still, or are told to go: every request ends within a bound, served or with an error, and
-//! connections of nodes that live do not end.
+//! Nodes that die, freeze or are terminated: every request ends within a bound, served or with an error, and
+//! connections of live nodes do not end.
 
 use std::time::{Duration, Instant};
 
@@ -13,23 +13,23 @@ use super::moving::{
 };
 use super::{by_url, count, moved, usual};
 
-/// Connections of each test.
+/// Number of connections of each test.
 const COUNT: usize = 6;
 
-/// Requests in a second.
+/// Requests per second.
 const PER_SECOND: u32 = 200;
 
-/// Longest time that a request may take, in milliseconds: a node is known to be dead after one second, and a client
-/// sends what was lost again after one and two.
+/// Maximum latency of a request in milliseconds: a node is known to be dead after one second, and a client
+/// retransmits lost packets after one and two seconds.
 const LONGEST_MS: u64 = 6_000;
 
-/// How long a node stands still.
+/// How long a node is frozen.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// From the fault to RST: one second, and what a busy machine takes.
+/// Time from the fault to the RST: one second, plus the delays of a busy machine.
 const RST_MS: u128 = 2_500;
 
-/// Connections of which node-2 has no part.
+/// Returns connections in which node-2 takes no part.
 fn bystanders(cluster: &DirectCluster) -> Vec<Elsewhere> {
     let all = moved_from(cluster, ("node-1", "node-3"), COUNT);
     wait_learned(cluster);
@@ -67,7 +67,7 @@ fn a_nodes_machine_dies_while_connections_move() {
     requests.wait_for_more(400);
     assert_eq!(ask_all(&mut others), [""; 0]);
     let reports = requests.stop();
-    // What the dead machine had acknowledged nobody sends again: such a client waits for itself.
+    // Nobody retransmits what the dead machine had acknowledged: such a client waits until its own timeout.
     let waiting: u64 = reports.iter().map(|report| report.timeouts).sum();
     let failed: u64 = reports.iter().map(|report| report.failed).sum();
     figure(&format!("machine killed: {failed} failed, {waiting} of them by their own timeout"));
@@ -105,7 +105,7 @@ fn a_node_stands_still_for_a_while() {
     let requests = load(&cluster, PER_SECOND);
     requests.wait_for_more(100);
     cluster.daemon("node-2").pause();
-    // It is the fault, and no wait for anything.
+    // The pause is the fault itself, not a wait for a condition.
     std::thread::sleep(PAUSE);
     assert_eq!(ask_all(&mut others), [""; 0]);
     cluster.daemon("node-2").resume();
@@ -120,7 +120,8 @@ fn a_node_stands_still_for_a_while() {
     assert_all_served(requests);
 }
 
-/// The receiver stands still, and the donor serves after 50 ms; when it goes on it gives up all that it was offered.
+/// The receiver is frozen, and the donor serves after 50 ms; when the receiver resumes, it abandons all
+/// offers.
 #[test]
 fn a_receiver_that_stands_still_costs_the_client_50_ms() {
     let direct = "node_heartbeats_missed_max = 100\n".into();
@@ -137,7 +138,7 @@ fn a_receiver_that_stands_still_costs_the_client_50_ms() {
         assert_eq!(it.assert_short(), "node-1");
         assert!(began.elapsed() < Duration::from_millis(1_000), "{:?}", began.elapsed());
     }
-    // Counted at the end of the mover's turn, which gave the connection back at its beginning.
+    // Counted at the end of the mover's turn, at whose beginning the connection was returned.
     poll_until(PATIENCE, "each is counted", || silent() - before >= COUNT as f64);
     assert_eq!(silent() - before, COUNT as f64);
     cluster.daemon("node-2").resume();
@@ -147,11 +148,11 @@ fn a_receiver_that_stands_still_costs_the_client_50_ms() {
         ends.iter().sum::<f64>() >= COUNT as f64
     });
     assert_eq!(count(&cluster, "skep_handoffs_received_total", "undecided"), 0.0);
-    // By the donor: no RST has come.
+    // Still served by the donor: no RST was received.
     assert_eq!(ask_all(&mut all), [""; 0]);
 }
 
-/// The donor is killed or stopped when its connections are with others: what each costs.
+/// The donor is killed or stopped while its connections are at other nodes: the cost of each.
 #[test]
 fn moved_connections_outlive_the_node_that_accepted_them() {
     let Some(cluster) = start(by_url(3)) else { return };
@@ -180,8 +181,8 @@ fn moved_connections_outlive_the_node_that_accepted_them() {
     }
 }
 
-/// Before the dispatcher has learned of the move its packets go by the donor's program, which stays for as long as the
-/// machine does.
+/// Before the dispatcher has learned of the move, its packets pass through the donor's XDP program, which
+/// stays loaded as long as the machine is up.
 #[test]
 fn a_donors_program_redirects_without_its_process() {
     let Some(cluster) = start(by_url(3)) else { return };
@@ -191,12 +192,12 @@ fn a_donors_program_redirects_without_its_process() {
     assert_eq!(ask_all(&mut all), [""; 0]);
     cluster.run("node-1");
     assert_eq!(ask_all(&mut all), [""; 0]);
-    // A dispatcher that finds that the node had died, and was never told of the moves, resets its clients.
+    // A dispatcher that detects the node's death without having learned of the moves resets its clients.
     cluster.daemon("dispatcher-1").resume();
     cluster.wait_serving();
 }
 
-/// Connections that are on a node that dies end by RST, at once or as soon as they ask.
+/// Connections on a node that dies end by RST, at once or with the next request.
 #[test]
 fn connections_of_a_dead_receiver_end_by_rst() {
     let Some(cluster) = start(by_url(3)) else { return };
@@ -220,7 +221,7 @@ fn connections_of_a_dead_receiver_end_by_rst() {
     }
 }
 
-/// Its netguard resets what it has frozen; the receiver, which stands still, has sent nothing.
+/// The donor's netguard resets frozen connections; the receiver is frozen too and has sent nothing.
 #[test]
 fn a_donors_process_dies_with_connections_that_are_frozen() {
     let Some(cluster) = start(by_url(2)) else { return };
@@ -250,7 +251,7 @@ fn a_donors_process_dies_with_connections_that_are_frozen() {
     moved_from(&cluster, ("node-1", "node-2"), 2);
 }
 
-/// Nobody but the donor knew where they are: they end as soon as the dispatcher knows that it is dead.
+/// Only the donor knew the owners: the connections end as soon as the dispatcher detects that it is dead.
 #[test]
 fn connections_that_no_dispatcher_has_learned_of_end_with_the_donors_machine() {
     let Some(cluster) = start(by_url(3)) else { return };

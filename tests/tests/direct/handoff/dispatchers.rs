@@ -1,4 +1,5 @@
-//! Dispatchers learn the short way of moved connections, and may die: moves go on, and moved connections live.
+//! Dispatchers learn the short path of moved connections, and may die: moves continue, and moved connections
+//! stay open.
 
 use skep_testbed::Machine;
 use skep_tests::direct::{DirectCluster, LONG, Loads, Setup, figure};
@@ -11,20 +12,21 @@ use super::{by_url, moved};
 
 const NODE_MOVED: &str = "skep_direct_packets_total{verdict=\"node_moved\"}";
 
-/// Connections of each test.
+/// Number of connections of each test.
 const COUNT: usize = 8;
 
-/// Downloads that last.
+/// Number of long downloads.
 const DOWNLOADS: usize = 40;
 
-/// Asks on each connection, all of which must live; how many packets the donor has passed on for that.
+/// Sends a request on each connection, all of which must be open; returns the number of packets that the
+/// donor forwarded meanwhile.
 #[track_caller]
 fn packets_by_donor(cluster: &DirectCluster, all: &mut [super::moving::Elsewhere]) -> f64 {
     let before = cluster.metric("node-1", NODE_MOVED);
     for _ in 0..5 {
         assert_eq!(ask_all(all), [""; 0]);
     }
-    // Counters are read every so often: by the time of what was asked last, they have been.
+    // Counters are read periodically: after this time they include the last requests.
     let mut last = -1.0;
     poll_until(PATIENCE, "the donor counts no more", || {
         std::thread::sleep(std::time::Duration::from_millis(1_100));
@@ -39,14 +41,14 @@ fn the_dispatcher_learns_the_short_way() {
     let Some(cluster) = start(by_url(2)) else { return };
     let mut all = moved_from(&cluster, ("node-1", "node-2"), COUNT);
     wait_learned(&cluster);
-    // Counts of what came before.
+    // Counts of earlier packets.
     packets_by_donor(&cluster, &mut []);
     let packets = packets_by_donor(&cluster, &mut all);
     figure(&format!("{packets} packets by the donor once the dispatcher knows"));
     assert!(packets <= 2.0, "{packets}");
 }
 
-/// As where its flow table is lost, or full.
+/// As if its flow table were lost or full.
 #[test]
 fn a_dispatcher_that_has_forgotten_costs_a_hop_and_no_connection() {
     let direct = "flows_max = 1024\n".into();
@@ -74,7 +76,7 @@ fn moves_go_on_and_moved_connections_live_when_the_dispatcher_dies() {
     let mut all = moved_from(&cluster, ("node-1", "node-2"), COUNT);
     let requests = load(&cluster, 100);
     requests.wait_for_more(50);
-    // The process alone: its program goes on.
+    // Only the process: its XDP program continues.
     cluster.kill(&active);
     requests.wait_for_more(100);
     assert_eq!(ask_all(&mut all), [""; 0]);
@@ -84,7 +86,7 @@ fn moves_go_on_and_moved_connections_live_when_the_dispatcher_dies() {
     requests.wait_for_more(100);
     let mut later = moved_from(&cluster, ("node-1", "node-2"), COUNT);
     wait_learned(&cluster);
-    // The machine, too.
+    // Now the machine too.
     let standby = cluster.standby();
     cluster.wait_log(&standby, &format!("heartbeat from dispatcher {active}"));
     cluster.machine(&active).kill().unwrap();

@@ -1,5 +1,6 @@
-//! Messages of LCCP between nodes, as they come in at one: seen before any rule, and dropped by a rule for one command of
-//! one connection. So a move stands still at exactly that step, with nothing in the product that knows of it.
+//! Captures LCCP messages between nodes as they arrive at one, before any firewall rule, and drops chosen
+//! commands of chosen connections by rules. So a move stops at exactly that step, without support by the
+//! product.
 
 use std::io::{ErrorKind, Read};
 use std::net::SocketAddr;
@@ -8,26 +9,26 @@ use skep_tests::direct::DirectCluster;
 use skep_wire::handoff::lccp::{Lccp, LccpCommand};
 use socket2::{Domain, Protocol, Socket, Type};
 
-/// Number of the IP protocol.
+/// IP protocol number of LCCP.
 const LCCP: u8 = 253;
 
-/// Bytes of an IPv4 header without options.
+/// Length of an IPv4 header without options.
 const IP_BYTES: usize = 20;
 
-/// Bytes before and behind the body of a sealed datagram.
+/// Bytes before and after the body of a sealed datagram.
 const SEAL_BYTES: (usize, usize) = (49, 16);
 
-/// Where a body has its command, and the client's port of an IPv4 socket id, both little-endian.
+/// Offsets in a body: of the command, and of the client's port in an IPv4 socket ID, both little-endian.
 const COMMAND_AT: usize = 4;
 const PORT_AT: usize = 33;
 
 /// `ETH_P_IP`.
 const PROTOCOL_IP: u16 = 0x0800;
 
-/// Longest packet.
+/// Maximum packet length.
 const PACKET_BYTES_MAX: usize = 2_048;
 
-/// Commands of LCCP about one connection, by their numbers.
+/// LCCP commands about a connection, by their numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(super) enum Command {
@@ -38,7 +39,7 @@ pub(super) enum Command {
     Abort = 7,
 }
 
-/// What comes in at a machine.
+/// A capture of the LCCP messages that arrive at a machine.
 pub(super) struct LccpCapture(Socket);
 
 impl LccpCapture {
@@ -52,12 +53,12 @@ impl LccpCapture {
         Self(cluster.machine(machine).run(open).unwrap())
     }
 
-    /// The commands and clients of all messages that came since.
+    /// Returns the commands and clients of all messages received since the last call.
     pub(super) fn all(&mut self) -> Vec<(u32, SocketAddr)> {
         std::iter::from_fn(|| self.next()).collect()
     }
 
-    /// The next message about a connection; `None`: no more have come.
+    /// Returns the next message about a connection; `None` if no more were received.
     fn next(&mut self) -> Option<(u32, SocketAddr)> {
         let mut packet = [0; PACKET_BYTES_MAX];
         loop {
@@ -86,7 +87,7 @@ fn about_a_connection(packet: &[u8]) -> Option<(u32, SocketAddr)> {
     Some((number, socket.client))
 }
 
-/// Drops these messages at a machine from now on, under a name.
+/// Drops these messages at a machine from now on, by rules in a table of this name.
 pub(super) fn hold(
     cluster: &DirectCluster,
     machine: &str,
@@ -108,12 +109,12 @@ pub(super) fn hold(
     cluster.tool(machine, "nft", &[&(chain + &rules)]);
 }
 
-/// Lets them through again.
+/// Removes the rules of this name.
 pub(super) fn let_through(cluster: &DirectCluster, machine: &str, name: &str) {
     cluster.tool(machine, "nft", &["delete", "table", "ip", name]);
 }
 
-/// Sends so many datagrams that no node has written.
+/// Sends `count` datagrams that are not from a node.
 pub(super) fn send_foreign(to: SocketAddr, count: usize) {
     let socket =
         Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::from(i32::from(LCCP)))).unwrap();

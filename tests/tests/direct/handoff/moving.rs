@@ -1,4 +1,4 @@
-//! What the tests of handoffs share: connections whose nodes are known.
+//! Shared code of the handoff tests: connections whose nodes are known.
 
 use std::collections::BTreeSet;
 use std::net::{SocketAddr, TcpStream};
@@ -10,19 +10,19 @@ use skep_testclient::{HOST, request_bytes};
 use skep_tests::direct::{DirectCluster, Loads, SHORT, Setup};
 use skep_tests::{PATIENCE, RawClient, poll_until};
 
-/// The client of all of them.
+/// The machine of the client.
 pub(super) const CLIENT: &str = "client-1";
 
-/// Connections that are tried until one comes to another node than that of its request.
+/// Maximum number of connections tried until one is accepted by another node than that of its request.
 const TRIES_MAX: usize = 100;
 
-/// Answers that have to agree about whose a path is.
+/// Number of answers that must agree on the node of a path.
 const AGREEING: usize = 3;
 
 /// States of sockets in `/proc/net/tcp` that a process may hold: ESTABLISHED and CLOSE_WAIT.
 const HELD_STATES: [&str; 2] = ["01", "08"];
 
-/// A cluster whose nodes move connections to each other; `None`, said loudly, without root.
+/// Starts a cluster whose nodes move connections to each other; `None`, reported loudly, without root.
 #[track_caller]
 pub(super) fn start(setup: Setup) -> Option<DirectCluster> {
     let cluster = DirectCluster::start(setup)?;
@@ -30,7 +30,7 @@ pub(super) fn start(setup: Setup) -> Option<DirectCluster> {
     Some(cluster)
 }
 
-/// Waits until each node moves connections to each other one: then all have a table with all.
+/// Waits until each node has moved connections to every other one: then all have a table with all nodes.
 #[track_caller]
 pub(super) fn wait_moving(cluster: &DirectCluster) {
     let names: Vec<&str> = cluster.bed().nodes().iter().map(|node| node.name()).collect();
@@ -50,17 +50,17 @@ pub(super) fn wait_moving(cluster: &DirectCluster) {
     });
 }
 
-/// Any path of the short file belongs to some node.
+/// Returns a path of the short file; each path belongs to some node.
 pub(super) fn path(number: usize) -> String {
     format!("{}?{number}", SHORT.0)
 }
 
-/// The node that answers a path now.
+/// Returns the node that currently answers a path.
 pub(super) fn answerer(cluster: &DirectCluster, path: &str) -> String {
     cluster.ask(CLIENT, cluster.vip(), path).unwrap()
 }
 
-/// The node that is to answer a path. On a busy machine a donor may answer by itself: not each time.
+/// Returns the node that is to answer a path. On a busy machine a donor may answer some requests itself.
 #[track_caller]
 pub(super) fn receiver_of(cluster: &DirectCluster, path: &str) -> String {
     let mut seen = Vec::new();
@@ -71,20 +71,20 @@ pub(super) fn receiver_of(cluster: &DirectCluster, path: &str) -> String {
     seen.swap_remove(0)
 }
 
-/// A path that this node answers.
+/// Returns a path that this node answers.
 #[track_caller]
 pub(super) fn path_of(cluster: &DirectCluster, node: &str) -> String {
     path_like(cluster, SHORT.0, node)
 }
 
-/// A path of the file at `file` that this node answers.
+/// Returns a path of the file at `file` that this node answers.
 #[track_caller]
 pub(super) fn path_like(cluster: &DirectCluster, file: &str, node: &str) -> String {
     let path = find_path(cluster, file, node);
     path.unwrap_or_else(|| panic!("no path of {file} belongs to {node}"))
 }
 
-/// Like [`path_like`]; `None` while the nodes' tables do not have that node yet.
+/// Like [`path_like`]; `None` while the nodes' tables do not include that node yet.
 fn find_path(cluster: &DirectCluster, file: &str, node: &str) -> Option<String> {
     let mut paths = (0..TRIES_MAX).map(|number| format!("{file}?{number}"));
     let is_its =
@@ -92,7 +92,7 @@ fn find_path(cluster: &DirectCluster, file: &str, node: &str) -> Option<String> 
     paths.find(is_its)
 }
 
-/// Who answers; the head is enough for that.
+/// Returns the node that answers, from the head of the response.
 fn head_by(cluster: &DirectCluster, path: &str) -> Option<String> {
     let vip = cluster.vip();
     let request = request_bytes("HEAD", path, &[HOST, ("Connection", "close")]);
@@ -104,25 +104,25 @@ fn head_by(cluster: &DirectCluster, path: &str) -> Option<String> {
     asked.unwrap().ok()?.header("x-skep-node").map(str::to_owned)
 }
 
-/// A connection that is not with the node that will answer.
+/// A connection that was accepted by another node than the one that is to answer.
 pub(super) struct Elsewhere {
     pub(super) client: RawClient,
-    /// The node that has accepted it.
+    /// The node that accepted it.
     pub(super) donor: String,
-    /// The one that is to answer.
+    /// The node that is to answer.
     receiver: String,
-    /// The client's end.
+    /// The client's address.
     pub(super) local: SocketAddr,
 }
 
 impl Elsewhere {
-    /// A new connection to `address` that any node but `receiver` has accepted.
+    /// Opens a new connection to `address` that any node except `receiver` has accepted.
     #[track_caller]
     pub(super) fn connect(cluster: &DirectCluster, address: SocketAddr, receiver: &str) -> Self {
         Self::connect_by(cluster, receiver, || TcpStream::connect(address).unwrap())
     }
 
-    /// The same by any way to connect, in the client's network.
+    /// Like [`Self::connect`], with any way to connect, in the client's network.
     #[track_caller]
     pub(super) fn connect_by(
         cluster: &DirectCluster,
@@ -141,14 +141,14 @@ impl Elsewhere {
         panic!("all of {TRIES_MAX} connections come to {receiver}");
     }
 
-    /// Reads the short file; gives the node that answered.
+    /// Reads the short file; returns the node that answered.
     #[track_caller]
     pub(super) fn assert_short(&mut self) -> String {
         self.assert_body(SHORT.1)
     }
 
-    /// Reads a file of that length with every byte; gives the node that answered: the receiver, or the donor, where
-    /// a busy machine was late.
+    /// Reads and verifies a file of that length; returns the node that answered: the receiver, or the donor
+    /// if a busy machine was late.
     #[track_caller]
     pub(super) fn assert_body(&mut self, len: u64) -> String {
         let node = self.assert_bytes(len);
@@ -156,7 +156,7 @@ impl Elsewhere {
         node
     }
 
-    /// The same, whichever node has answered.
+    /// Like [`Self::assert_body`], whichever node has answered.
     #[track_caller]
     fn assert_bytes(&mut self, len: u64) -> String {
         let response = match self.client.try_response() {
@@ -169,18 +169,18 @@ impl Elsewhere {
         node
     }
 
-    /// Whether this node is one of the two.
+    /// Whether this node is the donor or the receiver.
     pub(super) fn may_answer(&self, node: &str) -> bool {
         [&self.donor, &self.receiver].into_iter().any(|it| it == node)
     }
 
-    /// The node that has it now.
+    /// Returns the node that currently owns the connection.
     #[track_caller]
     pub(super) fn owner(&self, cluster: &DirectCluster) -> String {
         wait_owner(cluster, self.local)
     }
 
-    /// Breaks it off by RST; gives the client's end.
+    /// Resets it; returns the client's address.
     pub(super) fn reset(self) -> SocketAddr {
         let stream = self.client.into_stream();
         let linger = socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO));
@@ -188,7 +188,7 @@ impl Elsewhere {
         self.local
     }
 
-    /// Waits until its server has read all that has come.
+    /// Waits until its server has read everything it received.
     #[track_caller]
     pub(super) fn wait_read(&self, cluster: &DirectCluster) {
         poll_until(PATIENCE, "the server reads", || {
@@ -198,7 +198,7 @@ impl Elsewhere {
         });
     }
 
-    /// Waits until the server has bytes that the client does not take.
+    /// Waits until the server has data that the client does not read.
     #[track_caller]
     pub(super) fn wait_stalled(&self, cluster: &DirectCluster) {
         let mut before = 0;
@@ -212,19 +212,19 @@ impl Elsewhere {
     }
 }
 
-/// A socket of a machine.
+/// A socket of a machine, from `/proc/net/tcp`.
 struct SocketLine {
     unsent_bytes: u64,
     received_bytes: u64,
     inode: u64,
 }
 
-/// The number of the socket that a node has for a client's connection.
+/// Returns the inode of a node's socket for a client's connection.
 pub(super) fn inode(cluster: &DirectCluster, node: &str, client: SocketAddr) -> Option<u64> {
     sockets(cluster, node, client).first().map(|line| line.inode).filter(|inode| *inode > 0)
 }
 
-/// The sockets of a node for a client's connection.
+/// Returns the sockets of a node for a client's connection.
 fn sockets(cluster: &DirectCluster, node: &str, client: SocketAddr) -> Vec<SocketLine> {
     let read = || {
         let file = if client.is_ipv4() { "tcp" } else { "tcp6" };
@@ -246,7 +246,7 @@ fn sockets(cluster: &DirectCluster, node: &str, client: SocketAddr) -> Vec<Socke
     text.lines().filter_map(of_client).collect()
 }
 
-/// The nodes that have a socket of a client's connection.
+/// Returns the nodes that have a socket for a client's connection.
 pub(super) fn owners(cluster: &DirectCluster, client: SocketAddr) -> Vec<String> {
     let names = cluster.bed().nodes().iter().map(|node| node.name());
     let names = names.filter(|name| !sockets(cluster, name, client).is_empty());
@@ -263,14 +263,14 @@ fn wait_owner(cluster: &DirectCluster, client: SocketAddr) -> String {
     found.remove(0)
 }
 
-/// All samples of a node's metric together.
+/// Returns the sum of all samples of a node's metric.
 pub(super) fn family(cluster: &DirectCluster, node: &str, metric: &str) -> f64 {
     let text = cluster.metrics(node);
     let lines = text.lines().filter(|line| !line.starts_with('#') && line.starts_with(metric));
     lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
 }
 
-/// Requests of several paths, a new connection each, at an even rate: most connections move.
+/// Starts requests for several paths, with a new connection each, at an even rate: most connections move.
 pub(super) fn load(cluster: &DirectCluster, per_second: u32) -> Loads {
     let (client, number) = (cluster.machine(CLIENT), AtomicUsize::new(0));
     Loads::start([client; 4], |machine| {
@@ -280,7 +280,8 @@ pub(super) fn load(cluster: &DirectCluster, per_second: u32) -> Loads {
     })
 }
 
-/// What became of a load: failures, and the longest wait in milliseconds. Nobody waited in vain, and no byte was wrong.
+/// Returns the number of failures of a load and its maximum latency in milliseconds; asserts that no request
+/// timed out and no byte was wrong.
 #[track_caller]
 pub(super) fn assert_no_hang(reports: &[Report], longest_ms: u64) -> (u64, u64) {
     for report in reports {
@@ -291,7 +292,7 @@ pub(super) fn assert_no_hang(reports: &[Report], longest_ms: u64) -> (u64, u64) 
     (reports.iter().map(|report| report.failed).sum(), wait_ms)
 }
 
-/// Ends a load of which no request may have failed.
+/// Ends a load in which no request may have failed.
 #[track_caller]
 pub(super) fn assert_all_served(loads: Loads) {
     for report in loads.stop() {
@@ -308,7 +309,7 @@ pub(super) fn wait_learned(cluster: &DirectCluster) {
     });
 }
 
-/// So many connections that `donor` has accepted and `receiver` has now.
+/// Returns `count` connections that `donor` accepted and `receiver` now owns.
 #[track_caller]
 pub(super) fn moved_from(
     cluster: &DirectCluster,
@@ -316,7 +317,7 @@ pub(super) fn moved_from(
     count: usize,
 ) -> Vec<Elsewhere> {
     let mut all = Vec::new();
-    // A node that was started just now is given connections as soon as the others' tables have it.
+    // A node that has just started receives connections as soon as the others' tables include it.
     poll_until(PATIENCE, &format!("{count} connections move from {donor} to {receiver}"), || {
         let Some(path) = find_path(cluster, SHORT.0, receiver) else { return false };
         let mut it = Elsewhere::connect(cluster, cluster.vip(), receiver);
@@ -330,7 +331,7 @@ pub(super) fn moved_from(
     all
 }
 
-/// Asks on each connection: those that an error ended, in words.
+/// Sends a request on each connection; returns the errors of those that failed.
 pub(super) fn ask_all(all: &mut [Elsewhere]) -> Vec<String> {
     let asked = all.iter_mut().filter_map(|it| {
         it.client.set_timeout(Duration::from_secs(5));

@@ -1,21 +1,21 @@
-//! Connections without the options of TCP that others have.
+//! Connections without common TCP options.
 
 use skep_tests::direct::{DirectCluster, LONG};
 
 use super::moving::{CLIENT, Elsewhere, path_like, start};
 use super::{by_url, moved};
 
-/// Settings of a client's network that take an option from its connections.
+/// Settings of a client's network that disable options of its connections.
 const OFF: [(&str, &str); 3] = [
     ("net.ipv4.tcp_sack", "0"),
     ("net.ipv4.tcp_timestamps", "0"),
     ("net.ipv4.tcp_window_scaling", "0"),
 ];
 
-/// Connections of each kind.
+/// Number of connections of each kind.
 const TIMES: usize = 3;
 
-/// A long reply on connections that move: every byte.
+/// Requests a long reply on connections that move, and verifies every byte.
 #[track_caller]
 fn move_long(cluster: &DirectCluster, path: &str, what: &str) {
     let before = moved(cluster);
@@ -26,7 +26,7 @@ fn move_long(cluster: &DirectCluster, path: &str, what: &str) {
             it.assert_body(LONG.1);
         }
     }
-    // A busy machine may be late with READY; then the donor serves.
+    // On a busy machine READY may be late; then the donor serves.
     assert!(moved(cluster) > before, "{what}");
 }
 
@@ -45,7 +45,7 @@ fn connections_move_without_any_option_and_with_small_segments() {
     }
     OFF.iter().for_each(|(setting, value)| client.set_kernel(setting, value).unwrap());
     move_long(&cluster, &path, "all off");
-    // The least that IPv4 has.
+    // The minimum MTU that IPv4 hosts must accept.
     cluster.tool(CLIENT, "ip", &["link", "set", "dev", client.device(), "mtu", "576"]);
     move_long(&cluster, &path, "small segments, all off");
     OFF.iter().for_each(|(setting, _)| client.set_kernel(setting, "1").unwrap());
@@ -58,7 +58,7 @@ fn connections_move_with_the_largest_window_scale() {
     let Some(cluster) = start(by_url(2)) else { return };
     let path = path_like(&cluster, LONG.0, "node-2");
     let all: Vec<&str> = cluster.bed().nodes().iter().map(|node| node.name()).collect();
-    // A buffer of 1 GiB needs the scale 14.
+    // A buffer of 1 GiB needs the window scale 14.
     for name in all.iter().copied().chain([CLIENT]) {
         let set = cluster.machine(name).set_kernel("net.ipv4.tcp_rmem", "4096 131072 1073741824");
         set.unwrap();

@@ -1,4 +1,4 @@
-//! Nodes that cannot or do not want to take a connection, and messages of strangers.
+//! Nodes that refuse or cannot accept a connection, and messages of strangers.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
@@ -15,20 +15,20 @@ use super::moving::{
 };
 use super::{PATIENT, by_url, moved};
 
-/// Connections of each test.
+/// Number of connections of each test.
 const COUNT: usize = 6;
 
-/// What a node refuses with.
+/// Metric of datagrams that a node refused.
 const REFUSED: &str = "skep_handoff_datagrams_refused_total";
 
-/// What one of the outcomes of a donor's moves says.
+/// Returns the number of a donor's moves with one outcome.
 fn outcome(cluster: &DirectCluster, node: &str, outcome: &str) -> f64 {
     cluster.metric(node, &format!("skep_handoffs_total{{outcome=\"{outcome}\"}}"))
 }
 
 #[test]
 fn a_full_receiver_refuses_and_the_donor_serves() {
-    /// Of a node at a time.
+    /// Maximum number of concurrent connections of a node.
     const CONNECTIONS_MAX: usize = 60;
     let lines = format!("{PATIENT}limits.connections_max = {CONNECTIONS_MAX}\n");
     let Some(cluster) = start(Setup { lines, ..by_url(2) }) else { return };
@@ -50,7 +50,7 @@ fn a_full_receiver_refuses_and_the_donor_serves() {
     assert_eq!(ask_all(&mut all), [""; 0]);
 }
 
-/// The donor does not know yet that the receiver drains.
+/// The donor has not learned yet that the receiver drains.
 #[test]
 fn a_receiver_that_drains_refuses_and_the_donor_serves() {
     let Some(freezer) = Freezer::new() else { return };
@@ -58,7 +58,7 @@ fn a_receiver_that_drains_refuses_and_the_donor_serves() {
     let path = path_of(&cluster, "node-2");
     let connect = |_| Elsewhere::connect(&cluster, cluster.vip(), "node-2");
     let mut all: Vec<_> = (0..COUNT).map(connect).collect();
-    // What the receiver's drain waits for.
+    // Keeps the receiver draining.
     let address = cluster.node_address("node-2");
     let busy = cluster.machine("client-2").run(|| {
         let mut client = RawClient::connect(address);
@@ -81,7 +81,7 @@ fn a_receiver_that_drains_refuses_and_the_donor_serves() {
     drop(cluster);
 }
 
-/// Without it nothing would end the moves: a process that has no answer for ten seconds is started again.
+/// Otherwise nothing would end the moves: a process without an answer for ten seconds is restarted.
 #[test]
 fn a_netguard_that_stands_still_ends_its_process() {
     let Some(freezer) = Freezer::new() else { return };
@@ -96,8 +96,8 @@ fn a_netguard_that_stands_still_ends_its_process() {
     drop(cluster);
 }
 
-/// A node's mover knows of another node as soon as its packet program does, and not before: packets of what it
-/// moved there would go nowhere.
+/// A node's mover uses another node only once its XDP program has it: otherwise packets of moved connections
+/// would be lost.
 #[test]
 fn connections_go_to_a_new_node_once_the_donors_program_knows_it() {
     let Some(freezer) = Freezer::new() else { return };
@@ -122,7 +122,7 @@ fn connections_go_to_a_new_node_once_the_donors_program_knows_it() {
     drop(cluster);
 }
 
-/// Each node takes another one for the right one, whichever has the connection.
+/// Each node considers another one the right one, whichever has the connection.
 #[test]
 fn nodes_that_want_to_be_rid_of_a_connection_move_it_so_often_and_no_more() {
     let policy = "round-robin".to_owned();
@@ -147,7 +147,7 @@ fn nodes_that_want_to_be_rid_of_a_connection_move_it_so_often_and_no_more() {
     }
 }
 
-/// Datagrams of strangers: garbage of any length, from machines with and without a part in the cluster.
+/// Datagrams of strangers: garbage of various lengths, from machines inside and outside the cluster.
 fn forge(from: IpAddr, to: SocketAddr, is_udp: bool) -> usize {
     let bytes: Vec<u8> = (0..1_400_u32).map(|byte| (byte * 7) as u8).collect();
     let lengths = [1, 15, 16, 28, 29, 60, 100, 300, 1_000, 1_400];

@@ -1,5 +1,6 @@
-//! Donors and receivers that are killed in each step of a move, exactly: the message that would end the step is dropped for
-//! this one connection, and the kill comes once it was seen. Each connection ends served, or by RST within a second.
+//! Donors and receivers that are killed in each exact step of a move: the message that would end the step is
+//! dropped for this one connection, and the kill follows once the message was seen. Each connection is then
+//! served, or ends by RST within a second.
 //!
 //! | step | the donor | the receiver |
 //! |---|---|---|
@@ -10,7 +11,7 @@
 //! | DONE | the same | serves |
 //! | ABORT | has ordered to thaw, which its netguard has not done | has the connection, silent and blocked |
 //!
-//! Four of them stand at once, and the two in which netguard stands still: four kills for twelve cases.
+//! Four of them are prepared together, as are the two with a frozen netguard: four kills for twelve cases.
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -27,33 +28,33 @@ use super::{by_url, count};
 const DONOR: &str = "node-1";
 const RECEIVER: &str = "node-2";
 
-/// Names of rules.
+/// Names of tables with rules.
 const HELD: &str = "held";
 const COMMIT: &str = "held_commit";
 
-/// How long a client waits for any end.
+/// Timeout of a client that waits for the end of a connection.
 const WAIT: Duration = Duration::from_secs(5);
 
-/// Longer than a receiver that is ready waits for a word.
+/// Longer than a receiver that is ready waits for a message.
 const PAUSE: Duration = Duration::from_millis(900);
 
-/// Datagrams before a word that is to be heard late: many times what is read at once.
+/// Number of datagrams ahead of a message that is to be processed late: many times what is read at once.
 const BEFORE: usize = 1_000;
 
-/// From the fault to the end of a connection: one second, and what a busy machine takes.
+/// Time from the fault to the end of a connection: one second, plus the delays of a busy machine.
 const END_MS: u128 = 2_500;
 
 /// How a connection ended for its client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
-    /// Served by that node, and still there.
+    /// Served by that node, and still open.
     Served(&'static str),
     Reset,
-    /// Reset, or closed in order: as of any process that dies.
+    /// Reset, or closed in order, as with any process that dies.
     Closed,
 }
 
-/// A cluster with a path that the receiver should answer, and what its nodes hear.
+/// A cluster with a path that the receiver should answer, and captures of its nodes' messages.
 struct Scene<'a> {
     cluster: &'a DirectCluster,
     path: String,
@@ -77,7 +78,8 @@ impl<'a> Scene<'a> {
         all.iter_mut().for_each(|it| _ = it.client.ask(&self.path));
     }
 
-    /// Connections whose OFFER, READY, GO and DONE are seen, and do not arrive. The last one is served by the receiver.
+    /// Returns connections whose OFFER, READY, GO and DONE were sent but dropped. The last one is served by
+    /// the receiver.
     fn hold_messages(&mut self) -> [Elsewhere; 4] {
         let mut held = None;
         poll_until(PATIENCE, "four moves stand still, each at its step", || {
@@ -87,7 +89,7 @@ impl<'a> Scene<'a> {
         held.unwrap()
     }
 
-    /// `None`: the machine was so slow that a move has gone on.
+    /// `None` if the machine was so slow that a move has continued.
     fn try_hold_messages(&mut self) -> Option<[Elsewhere; 4]> {
         let mut all = [(); 4].map(|()| self.connect());
         let [offer, ready, go, done] = all.each_ref().map(|it| it.local);
@@ -113,7 +115,8 @@ impl<'a> Scene<'a> {
         Some(all)
     }
 
-    /// Connections that are to be redirected and to be thawed, and the donor's netguard, which stands still.
+    /// Returns connections that are about to be redirected and thawed, and the donor's netguard, which is
+    /// frozen.
     fn hold_netguard(&mut self) -> ([Elsewhere; 2], Pid) {
         let [guard] = self.cluster.processes(DONOR, "netguard")[..] else { panic!("one netguard") };
         let mut held = None;
@@ -124,7 +127,7 @@ impl<'a> Scene<'a> {
         (held.unwrap(), guard)
     }
 
-    /// `None`: the machine was so slow that both are to be thawed.
+    /// `None` if the machine was so slow that both are about to be thawed.
     fn try_hold_netguard(&mut self, guard: Pid) -> Option<[Elsewhere; 2]> {
         let mut both = [(); 2].map(|()| self.connect());
         let [commit, abort] = both.each_ref().map(|it| it.local);
@@ -158,7 +161,7 @@ impl<'a> Scene<'a> {
         None
     }
 
-    /// Redirects that the donor has ordered.
+    /// Number of redirects that the donor has ordered.
     fn redirects(&self) -> f64 {
         self.cluster.metric(DONOR, "skep_handoff_step_seconds_count{step=\"offer\"}")
     }
@@ -168,7 +171,7 @@ impl<'a> Scene<'a> {
     }
 }
 
-/// How the connection ends, which has been asked for something.
+/// Returns how a connection with a pending request ends.
 fn end_of(it: &mut Elsewhere) -> End {
     it.client.set_timeout(WAIT);
     match it.client.try_response() {
@@ -182,7 +185,8 @@ fn end_of(it: &mut Elsewhere) -> End {
     }
 }
 
-/// Each connection ends as its step says, in time, and no node keeps a socket of one that has ended.
+/// Asserts that each connection ends in time as its step specifies, and that no node keeps a socket of a
+/// connection that has ended.
 fn assert_ends(cluster: &DirectCluster, killed: &str, ends: Vec<(&str, Elsewhere, &[End])>) {
     let (began, mut clients) = (Instant::now(), Vec::new());
     for (step, mut it, expected) in ends {
@@ -192,7 +196,7 @@ fn assert_ends(cluster: &DirectCluster, killed: &str, ends: Vec<(&str, Elsewhere
         assert!(expected.contains(&end), "{killed} killed at {step}: {end:?}");
         assert!(took.as_millis() < END_MS, "{killed} killed at {step}: {took:?}");
         if let End::Served(node) = end {
-            // By whom it was served it still is.
+            // The same node continues to serve it.
             it.client.ask(super::SHORT.0);
             assert_eq!(end_of(&mut it), End::Served(node), "{killed} killed at {step}");
         }
@@ -203,7 +207,7 @@ fn assert_ends(cluster: &DirectCluster, killed: &str, ends: Vec<(&str, Elsewhere
     });
 }
 
-/// Starts a node again that was killed. Once all messages are let through, the donor moves connections to the receiver.
+/// Restarts a killed node. Once no messages are dropped, the donor moves connections to the receiver.
 fn revive(scene: &Scene<'_>, killed: &str) {
     scene.let_all_through();
     scene.cluster.run(killed);
@@ -268,7 +272,8 @@ fn whoever_is_killed_in_whatever_step_each_connection_is_served_or_reset_within_
     );
 }
 
-/// A receiver that is ready stands still until its time is over. ABORT has come by then, behind all that it has to read.
+/// A ready receiver is frozen until its timeout has passed. ABORT has arrived by then, after everything else
+/// that it must read.
 #[test]
 fn a_word_that_has_come_counts_however_late_it_is_read() {
     let direct = "node_heartbeats_missed_max = 100\n".into();
@@ -290,7 +295,7 @@ fn a_word_that_has_come_counts_however_late_it_is_read() {
     poll_until(PATIENCE, "ABORT comes", || {
         scene.at_receiver.all().contains(&(Command::Abort as u32, client))
     });
-    // It is the fault, and no wait for anything.
+    // The pause is the fault itself, not a wait for a condition.
     std::thread::sleep(PAUSE);
     cluster.daemon(RECEIVER).resume();
     poll_until(PATIENCE, "the receiver gives it up", || {

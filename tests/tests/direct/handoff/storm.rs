@@ -1,4 +1,4 @@
-//! As many moves as the machines make, also while messages between nodes are lost.
+//! Moves at the maximum rate of the machines, also while messages between nodes are lost.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -12,13 +12,13 @@ use skep_tests::{PATIENCE, poll_until};
 use super::moving::{assert_all_served, path, start};
 use super::{count, moved, usual};
 
-/// How many of a thousand messages are lost.
+/// Number of lost messages per thousand.
 const LOST_PERMILLE: u32 = 30;
 
-/// The outcomes of a donor that show a loss, or a busy machine.
+/// Outcomes at a donor that indicate a loss, or a busy machine.
 const KEPT: [&str; 3] = ["silent", "gone", "refused_late"];
 
-/// What a process has.
+/// Resources of a process.
 #[derive(Debug)]
 struct Used {
     name: String,
@@ -26,7 +26,7 @@ struct Used {
     resident_bytes: u64,
 }
 
-/// All nodes and their netguards.
+/// Returns the resources of all nodes and their netguards.
 fn used(cluster: &DirectCluster) -> Vec<Used> {
     let names = cluster.bed().nodes().iter().map(|node| node.name().to_owned());
     names
@@ -43,7 +43,7 @@ fn of(name: &str, pid: Pid) -> Used {
     Used { name: format!("{name} ({pid:?})"), descriptors, resident_bytes: kib * 1024 }
 }
 
-/// Descriptors are back where they were, and memory does not grow with the moves.
+/// Asserts that the number of descriptors is as before, and that memory does not grow with the moves.
 #[track_caller]
 fn assert_back(cluster: &DirectCluster, before: &[Used]) {
     let mut after = Vec::new();
@@ -65,7 +65,7 @@ fn assert_back(cluster: &DirectCluster, before: &[Used]) {
     }
 }
 
-/// Nodes of a storm, and its clients: as many as keep all that the machine has busy.
+/// The nodes of a storm, and enough clients to saturate the machine.
 struct Storm {
     cluster: DirectCluster,
     used_before: Vec<Used>,
@@ -74,7 +74,7 @@ struct Storm {
 impl Storm {
     fn new() -> Option<Self> {
         let cluster = start(usual(3))?;
-        // Memory that grows with the first connections is not of the moves.
+        // Memory that grows with the first connections is not caused by moves.
         let warm = load(&cluster);
         warm.wait_for_more(1_000);
         assert_all_served(warm);
@@ -92,7 +92,8 @@ impl Storm {
         }
     }
 
-    /// All requests are served, most connections move, and nodes have afterwards what they had before.
+    /// Asserts that all requests are served, most connections move, and nodes use the same resources
+    /// afterwards.
     fn rage(&self, duration: Duration, kind: &str) {
         let Self { cluster, used_before } = self;
         let before = moved(cluster);
@@ -114,13 +115,13 @@ impl Storm {
         for report in reports {
             assert_eq!((report.failed, report.resets), (0, 0), "{report:?}");
         }
-        // A build that checks its invariants is slow: then donors serve what receivers are late for.
+        // A build with debug assertions is slow: then donors serve when receivers are late.
         assert!(moves > 0.1 * succeeded as f64, "{moves} of {succeeded}");
         assert_back(cluster, used_before);
     }
 }
 
-/// Requests for paths of all nodes, by all clients.
+/// Starts requests for paths of all nodes, from all clients.
 fn load(cluster: &DirectCluster) -> Loads {
     let number = AtomicUsize::new(0);
     let ask = |client: &Machine| {
@@ -147,7 +148,7 @@ fn a_storm_with_lost_messages() {
     storm.rage(Duration::from_secs(20), "3 % of messages lost");
 }
 
-/// Memory and descriptors are back where they were after each third: what grows with the moves shows in the last one.
+/// Memory and descriptors are checked after each third: growth with the moves shows in the last one.
 #[test]
 #[ignore = "takes a minute, and all that the machine has"]
 fn the_highest_rate_of_moves_for_a_minute() {

@@ -12,7 +12,7 @@ use skep_tests::{ClientError, PATIENCE, RawClient, poll_until};
 use super::moving::{CLIENT, inode};
 use super::{PATIENT, count, moved, moved_at_rest, usual};
 
-/// One node; `lines` are of its config.
+/// Starts a cluster with one node; `lines` are for its config.
 fn start(lines: &str) -> Option<DirectCluster> {
     let lines = format!("{PATIENT}handoff.to_self = true\n{lines}");
     let cluster = DirectCluster::start(Setup { lines, ..usual(1) })?;
@@ -23,7 +23,7 @@ fn start(lines: &str) -> Option<DirectCluster> {
     Some(cluster)
 }
 
-/// A descriptor of the node's socket for a client's connection.
+/// Duplicates the descriptor of the node's socket for a client's connection.
 fn steal(cluster: &DirectCluster, client: &RawClient) -> OwnedFd {
     let local = client.stream().local_addr().unwrap();
     let pid = cluster.daemon("node-1").pid();
@@ -37,7 +37,7 @@ fn steal(cluster: &DirectCluster, client: &RawClient) -> OwnedFd {
     pidfd_getfd(process, stolen.unwrap(), PidfdGetfdFlags::empty()).unwrap()
 }
 
-/// Its number in that process.
+/// Returns its descriptor number in that process.
 fn descriptor_of(pid: rustix::process::Pid, inode: u64) -> Option<i32> {
     let folder = std::fs::read_dir(format!("/proc/{}/fd", pid.as_raw_nonzero())).unwrap();
     let name = format!("socket:[{inode}]");
@@ -71,19 +71,20 @@ fn connections_move_and_every_byte_comes() {
         let others = ["silent", "unsuitable", "closed"];
         let others: f64 = others.iter().map(|it| count(&cluster, "skep_handoffs_total", it)).sum();
         figure(&format!("{decide}: {moves} moves, for {CONNECTIONS} connections; {others} failed"));
-        // The first request of each, and most long replies.
+        // The first request of each connection, and most long replies.
         assert!(moves >= CONNECTIONS as f64 && others == 0.0, "{moves}, {others}");
     }
 }
 
-/// Somebody else keeps the donor's socket, so that the kernel makes no other for the connection.
+/// Another process keeps the donor's socket open, so that the kernel cannot create another one for the
+/// connection.
 #[test]
 fn a_socket_that_cannot_be_created_is_tried_again_and_the_client_gets_an_rst_in_the_end() {
     let Some(cluster) = start("") else { return };
     let vip = cluster.vip();
     let connect = || cluster.machine(CLIENT).run(|| RawClient::connect(vip)).unwrap();
     let refused = || count(&cluster, "skep_handoffs_total", "closed");
-    // For a while.
+    // Temporarily.
     let mut client = connect();
     let (stolen, moves) = (steal(&cluster, &client), moved_at_rest(&cluster));
     client.ask(SHORT.0);
@@ -91,7 +92,7 @@ fn a_socket_that_cannot_be_created_is_tried_again_and_the_client_gets_an_rst_in_
     drop(stolen);
     client.response().assert_status(200);
     assert_eq!((moved_at_rest(&cluster) - moves, refused()), (1.0, 0.0));
-    // For ever.
+    // Permanently.
     let mut client = connect();
     let stolen = steal(&cluster, &client);
     client.ask(SHORT.0);
@@ -99,6 +100,6 @@ fn a_socket_that_cannot_be_created_is_tried_again_and_the_client_gets_an_rst_in_
     drop(stolen);
     let error = client.try_response().unwrap_err();
     assert_eq!(error, ClientError::Failed(ErrorKind::ConnectionReset));
-    // Others are served as ever.
+    // Other connections are served as usual.
     assert_body(&mut connect(), SHORT);
 }

@@ -1,4 +1,4 @@
-//! The sites of `examples/` start by one command each, and answer.
+//! Each site of `examples/` starts with one command, and answers.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use rustix::process::{Pid, Signal, kill_process_group};
 use skep_tests::{FreePort, PATIENCE, RawClient, Response, Skep, poll_until};
 
-/// A running `start.sh`, with all that it started.
+/// A running `start.sh`, with all its children.
 struct Example {
     process: Child,
     address: SocketAddr,
@@ -22,7 +22,7 @@ impl Example {
         let [address, of_server, of_second] = ports.each_ref().map(FreePort::address);
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples").join(name);
         let process = Command::new(script.join("start.sh"))
-            // An operator's, not that of tests: what stands in it is essential in Debian.
+            // An operator's path instead of the tests': it contains Debian's essential packages.
             .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
             .env("SKEP", Skep::binary())
             .env("ADDRESS", address.to_string())
@@ -56,7 +56,7 @@ impl Drop for Example {
     }
 }
 
-/// A page that says that it may be stored is, but not for who has a session.
+/// Asserts that a page marked as storable is stored, except for clients with a session.
 fn assert_stored(example: &Example, page: &str, session: &str) {
     let first = example.get(page).unwrap();
     let told = first.cache_status();
@@ -75,14 +75,14 @@ fn post(example: &Example) -> String {
     client.send(format!("{head}Content-Length: 10\r\n\r\nword=gr%3C")).response().text()
 }
 
-/// What the page says in `<dd>` behind that word.
+/// Returns the text of `<dd>` after the term `word` in the page.
 fn said(page: &str, word: &str) -> String {
     let from = page.find(&format!("<dt>{word}</dt><dd>")).unwrap_or_else(|| panic!("{page}"));
     let rest = &page[from..];
     rest[rest.find("<dd>").unwrap() + 4..rest.find("</dd>").unwrap()].to_owned()
 }
 
-/// Visitors with the cookies that they were given come back to the server that has their session.
+/// Visitors who return their cookies reach the server that has their session.
 fn visit(example: &Example) {
     let mut servers = BTreeSet::new();
     // One of the two may not be up yet.
@@ -104,7 +104,7 @@ fn visit(example: &Example) {
     });
 }
 
-/// A page that may be stored is made once.
+/// Asserts that a storable page is computed once.
 fn see_stored(example: &Example, path: &str) {
     let [first, second] = [(); 2].map(|()| example.get(path).unwrap());
     assert_eq!(first.text(), second.text());

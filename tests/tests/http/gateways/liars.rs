@@ -1,5 +1,5 @@
-//! Application servers that break the rules of their protocol: what was said is no reply, a line of the log
-//! says which server and why, and no other client notices.
+//! Application servers that violate their protocol: clients get no invalid reply, a log line names the server
+//! and the reason, and no other client is affected.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -15,10 +15,10 @@ use super::pool_list;
 /// Longer than any test waits.
 const LONG_MS: u32 = 600_000;
 
-/// What a fake does with a request, by its path.
+/// The behaviour of a fake for a request, by its path.
 type Lie = fn(&mut TcpStream, &str);
 
-/// Accepts for as long as the test's process lives; each connection has a thread.
+/// Accepts connections until the test's process ends; each has its own thread.
 fn accept(serve: impl Fn(TcpStream) + Send + Sync + Copy + 'static) -> SocketAddr {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = listener.local_addr().unwrap();
@@ -37,7 +37,7 @@ fn read_some(stream: &mut TcpStream) -> Option<Vec<u8>> {
     Some(buffer)
 }
 
-/// The last segment of the request's path: requests here are one small packet.
+/// Returns the last segment of the request's path: each request here fits into one small packet.
 fn path_in(request: &[u8]) -> Option<String> {
     let text: String = request.iter().map(|byte| char::from(*byte)).collect();
     let from = text.find("/lie-")? + 5;
@@ -107,7 +107,7 @@ const LIE_BY_FCGI: Lie = |stream, lie| {
     };
 };
 
-/// A head, and then the same record for as long as somebody takes it: some of each second.
+/// Sends a head, then the same record periodically until the peer closes.
 fn talk(stream: &mut TcpStream, record: &[u8]) -> std::io::Result<()> {
     stream.write_all(&self::record(6, b"Content-Type: a/b\r\n\r\n"))?;
     loop {
@@ -116,7 +116,7 @@ fn talk(stream: &mut TcpStream, record: &[u8]) -> std::io::Result<()> {
     }
 }
 
-/// A head behind an endless run of the same small record, or before it.
+/// Floods the peer with the same small record, after a head if it is a record of standard output.
 fn flood(stream: &mut TcpStream, record: &[u8]) -> std::io::Result<()> {
     if record[1] == 6 {
         stream.write_all(&self::record(6, b"Content-Type: a/b\r\n\r\n"))?;
@@ -151,7 +151,7 @@ fn a_lying_fastcgi_application_is_named_and_harms_nobody() {
         ("silence", 504, "no response in time: GET /lie-silence"),
     ] {
         poll_until(PATIENCE, "it is up", || pool_list(&skep).contains(" up"));
-        // The log says one failure of a server in a second.
+        // The log contains at most one failure of a server per second.
         poll_until(PATIENCE, logged, || {
             let mut client = skep.connect();
             client.get(&format!("/lie-{lie}")).assert_status(status);
@@ -159,17 +159,17 @@ fn a_lying_fastcgi_application_is_named_and_harms_nobody() {
             skep.stderr_text().contains(logged)
         });
     }
-    // The end is what is missing: a part was passed on, and the client learns it.
+    // Only the end is missing: a part was forwarded, and the client can detect it.
     let mut client = skep.connect();
     client.ask("/lie-no-end");
     let reply = client.try_response();
     assert!(reply.as_ref().map_or(true, |it| it.status == 502), "{:?}", reply.map(|it| it.text()));
-    // Nothing behind an end is anybody's.
+    // Bytes after the end of a reply belong to no request.
     assert_eq!(skep.connect().get("/lie-two").status, 200);
     assert_eq!(skep.connect().get("/lie-truth").text(), "true");
 }
 
-/// A node with one FastCGI server, which has one place.
+/// A node with one FastCGI server, which has one slot.
 fn one_place(settings: &str) -> Skep {
     let address = accept(fcgi);
     Skep::node_of(&format!(
@@ -202,7 +202,7 @@ fn a_reply_without_a_body_is_complete_with_its_head() {
     for lie in ["body", "stderr", "empty"] {
         client.send(format!("HEAD /lie-{lie} HTTP/1.1\r\nHost: a\r\n\r\n"));
         client.try_response_to("HEAD").unwrap().assert_status(200);
-        // It would wait for the place.
+        // Otherwise it would wait for the slot.
         client.get("/lie-truth").assert_status(200);
     }
     assert!(!skep.stderr_text().contains("lie-body"), "no failure");
@@ -212,7 +212,7 @@ fn a_reply_without_a_body_is_complete_with_its_head() {
 fn what_has_nothing_for_the_client_is_no_sign_of_life() {
     let skep = one_place("stall_timeout_ms = 300");
     for lie in ["stderr", "empty"] {
-        // The log says one failure of a server in a second.
+        // The log contains at most one failure of a server per second.
         poll_until(PATIENCE, "it is named", || {
             let mut client = skep.connect();
             client.ask(&format!("/lie-{lie}"));
@@ -235,7 +235,7 @@ fn a_client_that_leaves_an_endless_reply_frees_its_server() {
     }
 }
 
-/// REQUEST_URI as the server got it.
+/// Checks REQUEST_URI as received by the server.
 #[test]
 fn the_uri_is_the_path_as_routed() {
     let address = accept(|mut stream| {
@@ -247,7 +247,7 @@ fn the_uri_is_the_path_as_routed() {
         let text: String = request.iter().map(|byte| char::from(*byte)).collect();
         let uri = text.split("REQUEST_URI").nth(1).unwrap_or_default();
         let uri = uri.split("QUERY_STRING").next().unwrap_or_default();
-        // Behind it are the lengths of the next parameter.
+        // It is followed by the lengths of the next parameter.
         let uri = uri.split(|c: char| c.is_control()).next().unwrap_or_default();
         let body = format!("Content-Type: text/plain\r\n\r\n{uri}");
         let _ = stream.write_all(&[record(6, body.as_bytes()), record(3, &[0; 8])].concat());
@@ -322,7 +322,7 @@ fn ajp(mut stream: TcpStream) {
                 }
                 written
             }
-            // The next request must not get it (CVE-2022-1319).
+            // The next request must not receive it (CVE-2022-1319).
             "two" => stream.write_all(&[truth.clone(), head(500, "0"), end.clone()].concat()),
             "reset" => {
                 reset(&stream);
@@ -377,7 +377,7 @@ fn flushes_of_nothing_are_no_sign_of_life() {
     client.ask("/lie-flush");
     assert!(client.try_response().is_err(), "it has no end");
     poll_until(PATIENCE, "it is named", || skep.stderr_text().contains(": GET /lie-flush"));
-    // A response to HEAD has no more than its head.
+    // A response to HEAD consists of its head.
     let mut client = skep.connect();
     client.send("HEAD /lie-flush HTTP/1.1\r\nHost: a\r\n\r\n");
     client.try_response_to("HEAD").unwrap().assert_status(200);

@@ -1,4 +1,4 @@
-//! php-fpm behind a node.
+//! A node in front of php-fpm.
 
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -64,7 +64,7 @@ fn an_operator_may_test_it() {
     assert!(shown.contains("status 200") && shown.contains("SCRIPT_NAME=/peer.php"), "{shown}");
     assert!(!shown.to_lowercase().contains("transfer-encoding"), "php-fpm did not say so: {shown}");
     assert!(asked(&["s1", "--path", "/none.php"]).stdout.contains("status 404"));
-    // What checks ask for is no script. Without a path they ask for something else.
+    // The paths of checks are no scripts. Without a path they request something else.
     let checks = asked(&["s1", "--health"]);
     assert_eq!((checks.code, checks.stdout.lines().last()), (Some(0), Some("check: good")));
     let (ping, pong) = ("health.path = \"/ping\"", "health.path = \"/pong\"");
@@ -108,19 +108,19 @@ fn scripts_are_found_by_the_rule_of_the_pool() {
     assert_eq!(asked("", "/peer.php/a/b"), (200, some("/peer.php"), some("/a/b")));
     assert_eq!(asked("", "/"), (200, some("/index.php"), None));
     assert_eq!(asked("", "/style.css").0, 404);
-    // Which is not PHP's word, but ours: it was not asked.
+    // The 404 comes from the node, not from PHP: no request was sent.
     let unsent = Skep::node_of(&php.lines("", "")).connect().get("/style.css");
     unsent.assert_header("cache-status", "skep; fwd=bypass; detail=no-script");
     let unsent = Skep::node_of(&super::cached(&php.lines("", ""))).connect().get("/style.css");
     assert!(unsent.cache_status().ends_with("; detail=no-script"), "{}", unsent.cache_status());
     assert_eq!(asked("", "/gone.php").0, 404);
-    // A line break in PATH_INFO once wrote before its buffer (CVE-2019-11043).
+    // A line break in PATH_INFO once caused a write before the buffer (CVE-2019-11043).
     assert_eq!(asked("", "/peer.php/a%0Ab").0, 400);
     let always = "script = \"always\"";
     assert_eq!(asked(always, "/blog/1?x"), (200, some("/index.php"), None));
 }
 
-/// One folder for files and scripts, with a front controller: what most PHP applications are.
+/// One folder for files and scripts, with a front controller, as in most PHP applications.
 #[test]
 fn scripts_below_the_root_run_and_are_never_sent() {
     let php = php();
@@ -149,7 +149,7 @@ fn scripts_below_the_root_run_and_are_never_sent() {
         ("/peer.php/info", "/peer.php"),
         ("/gone", "/index.php"),
     ] {
-        // Also where it has been asked for before.
+        // Also if it was requested before.
         for _ in 0..2 {
             let reply = client.get(path);
             let expected = format!("SCRIPT_NAME={script}");
@@ -187,7 +187,7 @@ fn bodies_arrive_whole_and_of_unknown_length_up_to_a_bound() {
     skep.connect().get("/peer.php?do=early").assert_status(200);
 }
 
-/// In a spool of few bytes, and of many bodies that one has no room.
+/// With a spool of a few bytes, and with one that many bodies fill.
 #[test]
 fn bodies_in_chunks_go_by_the_spool_which_has_bounds() {
     let php = php();
@@ -229,7 +229,7 @@ fn replies_arrive_whole_with_their_status() {
         reply.assert_status(code);
         assert_eq!(reply.header_all("set-cookie").collect::<Vec<_>>(), ["a=1", "b=2"]);
     }
-    // The lengths that scripts say are lies: nothing of it is passed on as whole.
+    // Scripts that declare a wrong length: nothing of that is forwarded as complete.
     for lie in ["short", "long"] {
         client.get(&format!("/peer.php?do={lie}")).assert_status(502);
     }
@@ -250,7 +250,7 @@ fn what_a_script_complains_is_logged_with_pool_and_server() {
     until_logged(&skep, "no_such_function()");
 }
 
-/// Whose body nobody reads may go on sending; the reply comes before.
+/// A client whose body is not read may continue sending; the reply is sent earlier.
 #[test]
 fn an_answer_may_come_before_the_body_has_ended() {
     let php = php();
@@ -259,7 +259,7 @@ fn an_answer_may_come_before_the_body_has_ended() {
     client.send("PUT /peer.php?do=flush HTTP/1.1\r\nHost: a\r\nContent-Length: 200000\r\n\r\n");
     client.send(body_of(100_000));
     client.try_head().unwrap().assert_status(200);
-    // PHP throws the rest away, and ends then.
+    // PHP discards the rest, and then ends.
     let mut rest = client.send(body_of(100_000)).try_read_some().unwrap();
     while !rest.ends_with(b"0\r\n\r\n") {
         rest.extend(client.try_read_some().unwrap());
@@ -306,7 +306,7 @@ fn a_worker_that_is_killed_cuts_its_reply_and_no_other() {
     assert!(pool_list(&skep).contains(" up"), "{}", pool_list(&skep));
 }
 
-/// A client that leaves takes its connection to the server with it.
+/// If a client disconnects, its connection to the server is closed.
 #[test]
 fn a_client_that_breaks_off_its_body_does_not_end_it() {
     let php = PhpFpm::start(PhpOptions { workers: 1, ..PhpOptions::default() });
@@ -315,11 +315,11 @@ fn a_client_that_breaks_off_its_body_does_not_end_it() {
     let mut client = skep.connect();
     client.send("POST /peer.php?do=body HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\nabc");
     drop(client);
-    // The only worker is free again: it waits no more for the rest.
+    // The only worker is free again: it no longer waits for the rest.
     skep.connect().get("/peer.php?do=early").assert_status(200);
 }
 
-/// As php-fpm itself sees it: slow clients have none of its five workers.
+/// As reported by php-fpm itself: slow clients occupy none of its five workers.
 #[test]
 fn slow_clients_leave_five_workers_to_others() {
     const BODY: usize = 1_200_000;
@@ -387,7 +387,7 @@ fn busy_workers_are_no_sign_of_a_server_that_is_down() {
     client.ask("/peer.php?do=wait&name=a");
     let seen = php.root().join("seen-a");
     poll_until(PATIENCE, "the script runs", || seen.exists());
-    // A request that waits behind it is answered when it is its turn.
+    // A request that waits for it is answered in its turn.
     let mut other = skep.connect();
     other.ask("/peer.php?do=early");
     let is_down = || pool_list(&skep).contains("down");
@@ -407,7 +407,7 @@ fn a_socket_that_may_not_be_connected_to_is_named() {
     poll_until(PATIENCE, "it is down", || pool_list(&skep).contains("permission denied"));
     skep.connect().get("/peer.php").assert_status(503);
     until_logged(&skep, "permission denied");
-    // php-fpm's own group, as on Debian: the node is told to be in it.
+    // php-fpm's own group, as on Debian: the node is configured to join it.
     let socket = php.folder().join("fpm.sock");
     std::os::unix::fs::chown(&socket, None, Some(id_of_group("www-data"))).unwrap();
     std::fs::set_permissions(&socket, std::fs::Permissions::from_mode(0o660)).unwrap();
@@ -480,7 +480,7 @@ fn pages_are_stored_as_the_script_saw_them() {
     let skep = Skep::node_of(&cached(&php.lines("", "")));
     assert_is_cached(&skep, "/peer.php", "QUERY_STRING=a=1&do=told");
     let mut client = skep.connect();
-    // Without a length; and what breaks off.
+    // Without a length, and truncated.
     let big = client.get("/peer.php?do=big&bytes=300000");
     assert!(big.cache_status().ends_with("; stored"), "{}", big.head_text());
     assert_eq!((big.body.len(), big.header("content-length")), (300_000, None));
@@ -520,7 +520,7 @@ fn what_is_dropped_is_counted() {
     let forged = [("X.Own", "1"), ("Redirect-Status", "500"), ("X-Own", "1")];
     client.request("GET", "/peer.php?do=early", &forged).assert_status(200);
     assert_eq!(all(), [2, 0, 0]);
-    // At most 20 lines in each second, of which two may pass.
+    // At most 20 lines per second; two seconds may pass.
     client.get("/peer.php?do=shout&times=1&lines=80&bytes=10").assert_status(200);
     let [_, lines, bytes] = all();
     assert!((30..80).contains(&lines) && bytes == 0, "{lines} lines, {bytes} bytes");
@@ -530,7 +530,7 @@ fn what_is_dropped_is_counted() {
     assert!((7_900..8_900).contains(&bytes), "{bytes}");
 }
 
-/// Stopped, not ended: the kernel takes its connections, and nobody answers.
+/// Stopped, not ended: the kernel accepts its connections, but nobody answers.
 #[test]
 fn a_server_that_is_stopped_is_late_and_left_out_until_it_goes_on() {
     let (php, other) = (php(), php());
@@ -551,7 +551,7 @@ fn a_server_that_is_stopped_is_late_and_left_out_until_it_goes_on() {
         (reply.status, began.elapsed().as_millis())
     };
     php.stop();
-    // A script may be at work: nothing is sent twice.
+    // A script may be running: no request is retried.
     for method in ["GET", "POST"] {
         let mut both = [ask(method), ask(method)];
         both.sort_unstable();

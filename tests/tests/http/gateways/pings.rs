@@ -1,4 +1,4 @@
-//! CPING before a request: a server that died or hangs without a word gets none that could be lost.
+//! CPING before a request: a server that died or hangs silently receives no request that could be lost.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -11,18 +11,18 @@ use skep_tests::{FreePort, PATIENCE, RawClient, Site, Skep, poll_until};
 
 const CPING: [u8; 5] = [0x12, 0x34, 0, 1, 10];
 const CPONG: [u8; 5] = [b'A', b'B', 0, 1, 9];
-/// 200, no fields, and the end of a reply whose connection is kept.
+/// Status 200 without fields, and the end of a reply with a persistent connection.
 const REPLY: [u8; 18] = [b'A', b'B', 0, 8, 4, 0, 200, 0, 0, 0, 0, 0, b'A', b'B', 0, 2, 5, 1];
 
-/// An AJP server that can be made to hang: it takes all bytes, and says nothing.
+/// An AJP server that can be made to hang: it reads all bytes, and sends nothing.
 #[derive(Default)]
 struct Hanging {
-    /// All connections, also new ones.
+    /// Hang on all connections, including new ones.
     all: AtomicBool,
-    /// Connections up to this number.
+    /// Hang on connections up to this number.
     up_to: AtomicUsize,
     connections: AtomicUsize,
-    /// Requests of clients that came, answered or not.
+    /// Number of clients' requests received, answered or not.
     requests: AtomicUsize,
     pings: AtomicUsize,
 }
@@ -47,7 +47,7 @@ impl Hanging {
         let mut buffer = vec![0; 64 * 1024];
         while let Ok(read @ 1..) = stream.read(&mut buffer) {
             let bytes = &buffer[..read];
-            // A check asks for `*`; the packets of a request are sent at once.
+            // Health checks request `*`; the packets of a request arrive together.
             let is_clients =
                 bytes.starts_with(b"\x12\x34") && bytes.windows(5).any(|it| it == b"/post");
             self.requests.fetch_add(usize::from(is_clients), SeqCst);
@@ -70,7 +70,7 @@ struct Rig {
 }
 
 impl Rig {
-    /// Checks come once, at the start.
+    /// Health checks run once, at the start.
     fn new(of_ajp: &str, servers: &[SocketAddr]) -> Self {
         let folder = Site::new();
         let metrics = FreePort::claim();
@@ -101,7 +101,7 @@ impl Rig {
     }
 }
 
-/// What may not be sent twice.
+/// Sends a request that must not be retried.
 fn post(client: &mut RawClient) -> u16 {
     client.send("POST /post HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody");
     client.response().status
@@ -121,9 +121,9 @@ fn a_server_that_hangs_gets_no_request_that_would_be_lost() {
     for _ in 0..4 {
         assert_eq!(post(&mut client), 200);
     }
-    // Each went to the other, and once only.
+    // Each was sent to the other server, and only once.
     assert_eq!((one.requests.load(SeqCst), other.requests.load(SeqCst)), (2, 6));
-    // The kept connection and a new one.
+    // The pooled connection and a new one.
     assert!(rig.metric("pings_failed_total", "") >= 3, "{}", rig.metric("pings_failed_total", ""));
     assert!(rig.metric("failures_total", ",cause=\"no_pong\"") >= 1);
     let told = "server s1 (";
@@ -132,7 +132,7 @@ fn a_server_that_hangs_gets_no_request_that_would_be_lost() {
         log.lines()
             .any(|it| it.contains(told) && it.contains("no answer to CPING in time: POST /post"))
     });
-    // Alone, it is as one that cannot be connected to.
+    // Without the other server, it counts as unreachable.
     other.all.store(true, SeqCst);
     client.send("POST /post HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody");
     client.response().assert_status(503).assert_header("retry-after", "1");
@@ -147,7 +147,7 @@ fn a_connection_that_died_silently_is_replaced() {
     let rig = Rig::new("ping_idle_ms = 0", &[address]);
     let mut client = rig.skep.connect();
     assert_eq!(post(&mut client), 200);
-    // As behind a firewall that forgot it: new ones work.
+    // As behind a firewall that has dropped its state: new connections work.
     server.up_to.store(server.connections.load(SeqCst), SeqCst);
     assert_eq!(post(&mut client), 200);
     assert_eq!(server.requests.load(SeqCst), 2);

@@ -1,5 +1,5 @@
-//! What servers of pools say of themselves: real Tomcat, real php-fpm, an application, and servers that
-//! say nothing of use.
+//! Status reports of pool servers: real Tomcat, real php-fpm, an application, and servers with useless
+//! reports.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::until_logged;
 
 const TIMES: &str = "interval_ms = 100\ntimeout_ms = 100\n";
 
-/// What `skep status --pools` says of the first server.
+/// Returns the first server in `skep status --pools`.
 fn server(skep: &Skep) -> Value {
     let shown = skep.command(&["status", "--pools", "--json"]);
     assert_eq!(shown.code, Some(0), "{}", shown.stderr);
@@ -32,7 +32,7 @@ fn metrics(address: SocketAddr) -> String {
     RawClient::connect(address).get("/metrics").text()
 }
 
-/// `[pool.status]` behind the pool, before its first server.
+/// Inserts `[pool.status]` after the pool's own lines, before its first server.
 fn with_status(lines: &str, status: &str) -> String {
     lines.replacen("[[pool.server]]", &format!("[pool.status]\n{status}\n[[pool.server]]"), 1)
 }
@@ -43,7 +43,7 @@ fn a_tomcat_says_its_memory_threads_version_and_sessions() {
     let (folder, port) = (Site::guarded(), FreePort::claim());
     let of = |user: &str, more: &str| {
         let file = secret_file_called(&folder, "user", user);
-        // A JVM that warms up on a busy machine may be late for a second.
+        // A JVM that warms up on a busy machine may be late by a second.
         let status = format!(
             "agent = \"tomcat\"\ninterval_ms = \"2s\"\ntimeout_ms = \"2s\"\ncredentials_file = \"{}\"\n{more}",
             file.display()
@@ -52,7 +52,7 @@ fn a_tomcat_says_its_memory_threads_version_and_sessions() {
             + &format!("[metrics]\nlisten = \"{}\"\n", port.address())
     };
     let skep = Skep::node_of(&of(JMX_USER, "jmx = true"));
-    // A client's session, by the application itself.
+    // A client's session, created by the application.
     poll_until(PATIENCE, "the status has come", || server(&skep)["agent"]["version"].is_string());
     let agent = server(&skep)["agent"].clone();
     let version = agent["version"].as_str().unwrap();
@@ -75,7 +75,7 @@ fn a_tomcat_says_its_memory_threads_version_and_sessions() {
     let shown = table(&skep);
     assert!(shown.contains(&format!("  s1 is {version}\n")), "{shown}");
     assert!(shown.contains("memory free "), "{shown}");
-    // Who may only look gets memory and threads.
+    // A user with read access gets memory and threads only.
     skep.reconfigure_of(&of(STATUS_USER, ""));
     assert_eq!(skep.command(&["reload"]).code, Some(0));
     let is_less = || {
@@ -83,7 +83,7 @@ fn a_tomcat_says_its_memory_threads_version_and_sessions() {
         agent["values"]["threads_max"].is_number() && agent["version"].is_null()
     };
     poll_until(PATIENCE, "another user has asked", is_less);
-    // What is wrong with the user is said, and the server serves.
+    // Problems with the user are reported, and the server continues to serve.
     for (user, more, why) in [
         ("status:wrong", "", "status 401 for /manager/status: wrong credentials"),
         (STATUS_USER, "jmx = true", "status 403 for /manager/jmxproxy/: the user lacks the role"),
@@ -105,7 +105,7 @@ fn php_fpm_says_its_processes_and_queue() {
         &php.lines("", ""),
         &format!("agent = \"php-fpm\"\n{}", TIMES.replace("= 100", "= \"1s\"")),
     ));
-    // All count as active at their start, and one that is checked does now and then.
+    // All workers count as active at their start, and one that answers health checks does so occasionally.
     let mut agent = Value::Null;
     poll_until(PATIENCE, "all but one are idle", || {
         agent = server(&skep)["agent"].clone();
@@ -123,7 +123,7 @@ fn php_fpm_says_its_processes_and_queue() {
     assert!(shown.contains("processes idle 2"), "{shown}");
 }
 
-/// A node with one server that speaks HTTP, which says its status by `answer`.
+/// A node with one HTTP server, which reports its status by `answer`.
 fn of_app(app: &App, status: &str, more: &str) -> Skep {
     let settings = "[[pool]]\nname = \"app\"\nhealth.interval_ms = 100\nhealth.timeout_ms = 100\n";
     Skep::node_of(&format!(
@@ -153,7 +153,7 @@ fn an_application_says_what_its_mapping_names_and_versions_that_differ_are_marke
         "credentials_file = \"{}\"\nvalues = {{ queue = \"/jobs/waiting\", ok = \"/ok\", version = \"/v\" }}",
         user.display()
     );
-    // The second one has its status elsewhere.
+    // The second server has its status at another address.
     let plain = App::answering(|_| response(200, "", "ok"));
     let more = format!(
         "[[pool.server]]\nname = \"s2\"\naddress = \"{}\"\nstatus_address = \"{}\"\n",
@@ -173,7 +173,7 @@ fn an_application_says_what_its_mapping_names_and_versions_that_differ_are_marke
     assert!(shown.contains("  s1 is 1.0 (differs)\n"), "{shown}");
     assert!(shown.contains("  s2 is 1.1 (differs)\n"), "{shown}");
     assert!(shown.contains("queue 7"), "{shown}");
-    // One that is added is asked as the others are, where the command says.
+    // An added server is queried like the others, at the address in the command.
     let finished = skep.command(&[
         "pool",
         "add",
@@ -199,7 +199,7 @@ fn a_server_that_says_nothing_of_use_serves_on() {
                 continue;
             }
             match count.fetch_add(1, SeqCst) {
-                // The last value stays, with its age.
+                // The last value is kept, with its age.
                 0 => _ = conn.send(response(200, "", "{\"a\":1}")),
                 1 => _ = conn.send(response(200, "", "{\"a\":\"text\"}")),
                 2 => _ = conn.send(response(200, "", "<html>\x1b[31m")),
@@ -225,7 +225,7 @@ fn a_server_that_says_nothing_of_use_serves_on() {
     assert_eq!(server(&skep)["failures_total"], 0);
     assert_eq!(server(&skep)["requests_total"], 0, "questions count nowhere");
     skep.connect().get("/").assert_status(200);
-    // Once for each time that it begins, not for each question.
+    // Logged once per beginning of a failure, not per query.
     let log = skep.stderr_text();
     assert_eq!(log.matches("no status from server s1").count(), 1, "{log}");
     until_logged(&skep, "server s1 reports its status again");

@@ -1,4 +1,4 @@
-//! Tomcat behind a node, by AJP.
+//! A node in front of Tomcat, over AJP.
 
 use std::net::SocketAddr;
 
@@ -10,11 +10,11 @@ use super::{
     until_logged,
 };
 
-/// One instance for all of it: it takes seconds to start.
+/// One instance for all cases: it takes seconds to start.
 #[test]
 fn tomcat_answers_behind_a_node() {
     let mut tomcat = Tomcat::start();
-    // A JVM that warms up on a busy machine may be late for a second.
+    // A JVM that warms up on a busy machine may be late by a second.
     let health = "health.interval_ms = 100\nhealth.timeout_ms = 100\nhealth.fall = 20";
     let pool = format!("response_timeout_ms = \"2s\"\n{health}");
     let ping = "[pool.ajp]\nping_idle_ms = 0\nping_timeout_ms = 500\n";
@@ -88,9 +88,9 @@ fn bodies_arrive_whole(skep: &Skep) {
         let reply = client.send([chunked.as_bytes(), &in_chunks(&body, 9_000)].concat()).response();
         assert_eq!(reply.text(), format!("{bytes} {}", crc32(&body)));
     }
-    // A servlet that reads the body of a GET gets its end.
+    // A servlet that reads the body of a GET gets an empty one.
     assert_eq!(client.get("/body?read=10").text(), "0 0");
-    // One that reads a part answers; the rest is nobody's next request.
+    // A servlet that reads only a part answers; the rest is not parsed as the next request.
     let body = [b"\x12\x34\x00\x02".as_slice(), &body_of(600)].concat().repeat(100);
     let head = "POST /body?read=10 HTTP/1.1\r\nHost: a\r\n";
     let head = format!("{head}Content-Length: {}\r\n\r\n", body.len());
@@ -111,7 +111,7 @@ fn replies_arrive_whole(skep: &Skep) {
     let reply = client.get("/head?bytes=10");
     reply.assert_status(418);
     assert_eq!(reply.header_all("set-cookie").collect::<Vec<_>>(), ["a=1", "b=2"]);
-    // A head of a request that fits no packet.
+    // A head of a request that does not fit into a packet.
     let long = "x".repeat(9_000);
     client.request("GET", "/told", &[("X-Long", &long)]).assert_status(431);
 }
@@ -151,7 +151,7 @@ fn a_wrong_secret_is_named(tomcat: &Tomcat) {
     skep.connect().get("/told").assert_status(503);
     until_logged(&skep, "the secret is wrong or missing");
     assert!(!skep.stderr_text().contains("another one"), "{}", skep.stderr_text());
-    // Its page of 403 does not say why.
+    // Tomcat's page for 403 does not contain the reason.
     for of_request in ["--path=/told", "--health"] {
         let tested = skep.command(&["pool", "test", "java", "s1", of_request]);
         assert_eq!(tested.code, Some(1), "{}", tested.stdout);
@@ -159,7 +159,7 @@ fn a_wrong_secret_is_named(tomcat: &Tomcat) {
     }
 }
 
-/// As Tomcat's `LoadBalancerDrainingValve` reads it.
+/// As interpreted by Tomcat's `LoadBalancerDrainingValve`.
 fn a_server_that_drains_is_told_so(tomcat: &Tomcat) {
     let skep = Skep::node_of(&tomcat.lines("sticky.by = \"cookie\"", SECRET));
     let mut client = skep.connect();
@@ -178,7 +178,7 @@ fn a_server_that_drains_is_told_so(tomcat: &Tomcat) {
     }
 }
 
-/// The value of a metric of the server.
+/// Returns the value of a metric of the server.
 fn metric(metrics: SocketAddr, name: &str, labels: &str) -> u64 {
     let page = RawClient::connect(metrics).get("/metrics").text();
     let line = format!("skep_pool_server_{name}{{pool=\"java\",server=\"s1\"{labels}}} ");
@@ -213,7 +213,7 @@ fn a_server_that_is_killed_cuts_its_reply(skep: &Skep, tomcat: &mut Tomcat, metr
     tomcat.kill();
     let (body, _) = client.read_to_end();
     assert!(body.len() < 1000, "a part: {}", body.len());
-    // The log says one failure of a server in a second; the metrics count all.
+    // The log contains at most one failure of a server per second; the metrics count all.
     let counted =
         "skep_pool_server_failures_total{pool=\"java\",server=\"s1\",cause=\"cut_short\"} 1";
     poll_until(PATIENCE, counted, || {

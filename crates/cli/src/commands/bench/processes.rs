@@ -1,4 +1,5 @@
-//! A load over several processes: each is this command again, with its share, and prints what it has counted.
+//! A load in several processes: each runs this command again with its share of the load, and prints its
+//! counts.
 
 use std::io::Read;
 use std::process::{Child, Command, Stdio};
@@ -11,10 +12,10 @@ use tokio::sync::oneshot;
 
 use crate::program::this_program;
 
-/// How often is looked whether all have ended, in milliseconds.
+/// Interval at which the ends of the processes are polled, in milliseconds.
 const POLL_MS: u64 = 50;
 
-/// Runs the command that this process was given in so many processes, and adds up what they have counted.
+/// Runs the command of this process in `count` processes, and adds up their counts.
 pub(super) fn run(
     count: u16,
     mut stopped: oneshot::Receiver<()>,
@@ -39,7 +40,7 @@ pub(super) fn run(
     Ok(sum)
 }
 
-/// One process.
+/// One of the processes.
 struct Part {
     child: Child,
     reader: std::thread::JoinHandle<std::io::Result<String>>,
@@ -63,7 +64,7 @@ impl Part {
         Ok(Self { child, reader })
     }
 
-    /// A process that has ended meanwhile needs no signal.
+    /// A process that has already ended needs no signal.
     fn stop(&mut self) {
         if matches!(self.child.try_wait(), Ok(None)) {
             let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);

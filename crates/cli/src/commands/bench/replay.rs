@@ -1,4 +1,4 @@
-//! `skep bench replay`: a load by the times of an access log.
+//! `skep bench replay`: a load with the request times of an access log.
 
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ fn run_until(args: &BenchReplayArgs, stopped: oneshot::Receiver<()>) -> anyhow::
 }
 
 fn plan(args: &BenchReplayArgs, trace: &Arc<LogTrace>) -> anyhow::Result<LoadPlan> {
-    // Seconds of the log have their requests until their end.
+    // The last second of the log is replayed to its end.
     let length_ms = (trace.length_ms() + u64::from(trace.resolution_ms())) as f64 / args.speed;
     let duration_ms = length_ms.ceil() as u64;
     if duration_ms > DURATION_MS_MAX {

@@ -1,34 +1,34 @@
-//! Standard output behind a thread: its reader may stop reading, as a pager does, and nothing else
-//! waits for that.
+//! Standard output behind a thread: its reader may stop reading, as a pager does, and nothing else must wait
+//! for that.
 
 use std::io::{self, Write};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::thread;
 use std::time::Duration;
 
-/// Texts that wait to be written: what is measured in some minutes at the shortest interval.
+/// Maximum number of texts that wait to be written: the samples of some minutes at the shortest interval.
 const TEXTS_MAX: usize = 1_024;
 
-/// What writes texts, one after the other.
+/// Writes texts in order.
 pub(super) struct Printer {
     texts: SyncSender<String>,
     ended: Receiver<io::Result<()>>,
     dropped: u64,
 }
 
-/// What became of the texts.
+/// The outcome of printing.
 #[derive(Debug)]
 pub(super) enum PrintEnd {
-    /// All were written but so many, for which there was no room.
+    /// All texts were written except `dropped` ones, for which there was no room.
     Written { dropped: u64 },
-    /// Nobody has read the rest.
+    /// The rest was not read in time.
     Blocked,
-    /// Nothing can be written any more.
+    /// Writing failed.
     Failed(io::Error),
 }
 
 impl Printer {
-    /// Begins to write to `out`; calls `failed` as soon as it cannot.
+    /// Starts writing to `out`; calls `failed` as soon as that fails.
     pub(super) fn begin(
         mut out: impl Write + Send + 'static,
         failed: impl FnOnce() + Send + 'static,
@@ -42,23 +42,23 @@ impl Printer {
             if result.is_err() {
                 failed();
             }
-            // Nobody waits for the end of a printer that is dropped.
+            // The receiver is gone if the printer was dropped.
             let _ = end.send(result);
         })?;
         Ok(Self { texts, ended, dropped: 0 })
     }
 
-    /// Writes a text when its turn comes; one for which there is no room is dropped, and counted.
+    /// Queues a text; if there is no room, it is dropped and counted.
     pub(super) fn print(&mut self, text: String) {
         if let Err(TrySendError::Full(_)) = self.texts.try_send(text) {
             self.dropped += 1;
         }
     }
 
-    /// Writes the last text, and waits until all are written; with `wait_ms_max`, no longer than that.
+    /// Writes the last text, and waits until all are written, at most `wait_ms_max` if given.
     pub(super) fn end(self, last: String, wait_ms_max: Option<u64>) -> PrintEnd {
         let Self { texts, ended, dropped } = self;
-        // A failure is that of the thread, below.
+        // A failure is reported by the thread, below.
         let is_queued = match wait_ms_max {
             None => texts.send(last).is_ok(),
             Some(_) => !matches!(texts.try_send(last), Err(TrySendError::Full(_))),
@@ -90,7 +90,7 @@ mod tests {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let mut printer = Printer::begin(ours, || ()).unwrap();
         let line = format!("{}\n", "x".repeat(1_023));
-        // More than the socket and the queue have room for.
+        // More than fits into the socket and the queue.
         while printer.dropped < 3 {
             printer.print(line.clone());
         }

@@ -1,4 +1,4 @@
-//! The table of the loads that nodes report, beside the numbers that the dispatcher measures.
+//! The table of loads reported by nodes, beside the dispatcher's measurements.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Rect};
@@ -23,7 +23,7 @@ const COLUMNS: [(&str, Constraint); 9] = [
     ("AGE", Constraint::Length(6)),
 ];
 
-/// Draws the reports, stale ones in red.
+/// Draws the load reports, stale ones in red.
 pub(super) fn draw_loads(frame: &mut Frame<'_>, model: &Model, area: Rect, paint: Paint) {
     let rows = model.latest.loads.iter().skip(model.scroll).map(|report| row(report, paint));
     let bold = Style::new().add_modifier(Modifier::BOLD);
@@ -39,7 +39,7 @@ fn row(report: &NodeReport, paint: Paint) -> Row<'static> {
     Row::new(cells).style(style)
 }
 
-/// The name to the left, numbers to the right.
+/// A cell with the name aligned to the left, or a number to the right.
 fn cell(text: &str, column: usize) -> Cell<'static> {
     let line = Line::from(text.to_owned());
     Cell::from(if column == 0 { line } else { line.right_aligned() })

@@ -1,4 +1,4 @@
-//! What is stored comes back; bounds hold; files that are damaged, locked or full are errors.
+//! Samples are read back as they were stored; limits are kept; damaged, locked and full files are errors.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -114,7 +114,7 @@ fn samples_of_one_name_are_bounded_by_their_number_whatever_their_stamps() {
     other.store(&samples(0..3), 0).unwrap();
     let few = RecordingInfo { samples_max: 10, ..info("n1") };
     let mut recording = Recording::open(&path, &few, 0).unwrap();
-    // The clock jumps by an age, and back.
+    // The clock jumps far ahead, and back.
     recording.store(&[sample(u64::MAX), sample(1)], 0).unwrap();
     for at in (100..100 + 2 * TRIM_SAMPLES).step_by(8) {
         recording.store(&samples(at..at + 8), 0).unwrap();
@@ -191,7 +191,7 @@ fn locked_full_and_damaged_files_are_errors_of_their_own() {
     assert!(matches!(error, DatabaseError::Locked { .. }), "{error}");
     other.execute_batch("COMMIT").unwrap();
     drop(other);
-    // As on a disk without room for more pages.
+    // Simulates a disk without room for more pages.
     let pages: i64 =
         recording.connection.pragma_query_value(None, "page_count", |row| row.get(0)).unwrap();
     recording.connection.pragma_update(None, "max_page_count", pages).unwrap();

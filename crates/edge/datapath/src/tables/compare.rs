@@ -1,8 +1,8 @@
-//! Compares what is in the maps with what was written to them: others may have changed them, and a
-//! change may have failed midway.
+//! Compares the contents of the maps with what was written to them: other programs may have changed them, and
+//! a change may have failed midway.
 //!
-//! The small maps are compared once a second, rows in slices: all of them within
-//! [`COMPARE_ALL_MS`]. Of rows sums are remembered, not the rows, which for 64 services are 67 MB.
+//! The small maps are compared once a second, rows in slices: all of them within [`COMPARE_ALL_MS`]. Of rows
+//! only checksums are stored: for 64 services the rows take 67 MB.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
@@ -21,33 +21,33 @@ use super::{Place, Tables, first_row, vips};
 use crate::limits::{COMPARE_ALL_MS, COMPARE_MS, ROWS_PER_SUM};
 use crate::{DatapathError, abi, sys};
 
-/// Sums of the rows of a table, [`ROWS_PER_SUM`] each.
+/// Checksums of the rows of a table, one for every [`ROWS_PER_SUM`] rows.
 #[derive(Clone)]
 pub(super) struct RowSums(Vec<u64>);
 
-/// What comparisons have found.
+/// The results of comparisons.
 #[derive(Default)]
 pub(crate) struct Findings {
     changed: Vec<ChangedMap>,
-    /// The first of those that failed.
+    /// The first error.
     failure: Option<DatapathError>,
 }
 
-/// How far the comparison is.
+/// The progress of the comparison.
 #[derive(Default)]
 pub(super) struct Comparison {
-    /// When the small maps were compared.
+    /// When the small maps were last compared.
     maps_at: Option<Instant>,
-    /// When rows were compared.
+    /// When rows were last compared.
     rows_at: Option<Instant>,
-    /// The place whose rows are next.
+    /// The place whose rows are compared next.
     place: usize,
-    /// The first of them.
+    /// The first of those rows.
     row: usize,
 }
 
 impl Findings {
-    /// A map was compared. One that cannot be read keeps no other from being compared.
+    /// Adds the result for one map. An error does not keep other maps from being compared.
     pub(crate) fn add(&mut self, found: Result<Option<ChangedMap>, DatapathError>) {
         match found {
             Ok(changed) => self.changed.extend(changed),
@@ -55,8 +55,8 @@ impl Findings {
         }
     }
 
-    /// The maps that have changed. A failure must not hide them, as they are not looked at again for a
-    /// while; if it lasts, it is told the next time.
+    /// The maps that have changed. An error must not hide them, as they are not compared again for a while; a
+    /// lasting error is returned by the next comparison.
     pub(crate) fn outcome(self) -> Result<Vec<ChangedMap>, DatapathError> {
         match self.failure {
             Some(failure) if self.changed.is_empty() => Err(failure),
@@ -71,8 +71,8 @@ impl RowSums {
         Self(rows.chunks(ROWS_PER_SUM).map(sum).collect())
     }
 
-    /// The first row of those in `rows`, which begin at the row `first`, that is another one than was
-    /// written, as far as the sums can tell.
+    /// Returns the first of `rows`, which begin at row `first`, whose checksum differs from that of the
+    /// written rows: the first row of that checksum.
     fn differs(&self, first: usize, rows: &[AtomicU64]) -> Option<usize> {
         let mut expected = self.0.iter().skip(first / ROWS_PER_SUM);
         let sum =
@@ -84,8 +84,7 @@ impl RowSums {
 }
 
 impl Tables {
-    /// Looks for maps that differ from what was written, of those that it is time to compare: to be
-    /// called several times a second.
+    /// Compares the maps whose comparison is due; to be called several times a second.
     pub(crate) fn compare(&mut self, now: Instant, findings: &mut Findings) {
         let every = Duration::from_millis(COMPARE_MS);
         let is_due = self.comparison.maps_at.is_none_or(|at| now - at >= every);
@@ -95,7 +94,7 @@ impl Tables {
         }
         let since = self.comparison.rows_at.replace(now).map_or(Duration::ZERO, |at| now - at);
         let rows = self.places.iter().filter(|place| place.present().is_some()).count() * ROWS;
-        // After a pause not all at once: orders wait meanwhile.
+        // After a pause the missed comparisons are not made up for at once: orders wait meanwhile.
         let due = rows as u128 * since.min(every).as_micros() / u128::from(COMPARE_ALL_MS * 1_000);
         self.compare_rows(due as usize, &mut findings.changed);
     }
@@ -140,7 +139,7 @@ impl Tables {
         }
     }
 
-    /// Goes on with so many rows.
+    /// Compares the next `left` rows.
     fn compare_rows(&mut self, mut left: usize, changed: &mut Vec<ChangedMap>) {
         while left > 0 {
             let Comparison { place: at, row: first, .. } = self.comparison;
@@ -149,7 +148,7 @@ impl Tables {
                 (self.comparison.place, self.comparison.row) = (next, 0);
                 continue;
             };
-            // Whole sums.
+            // Only whole checksums can be compared.
             let count = left.next_multiple_of(ROWS_PER_SUM).min(ROWS - first);
             let from = first_row(at as u32, self.places[at].half) as usize + first;
             let rows = &self.rows_view.words()[from * ROW_WORDS..(from + count) * ROW_WORDS];
@@ -176,7 +175,7 @@ impl Place {
     }
 }
 
-/// The first difference between a hash table, or a trie, and what was written to it.
+/// Returns the first difference between a hash table, or a trie, and what was written to it.
 pub(crate) fn difference<K: Pod + Default + Eq + Hash, V: Pod + Default + PartialEq>(
     map: ProgramMap,
     fd: BorrowedFd<'_>,
@@ -196,7 +195,7 @@ pub(crate) fn difference<K: Pod + Default + Eq + Hash, V: Pod + Default + Partia
 /// Words of a row.
 pub(super) const ROW_WORDS: usize = size_of::<abi::Row>() / size_of::<u64>();
 
-/// A change of one word changes the sum for certain: each step is one-to-one.
+/// A change of one word always changes the checksum: each step is one-to-one.
 fn mix(sum: u64, word: u64) -> u64 {
     let mixed = (sum ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     mixed ^ mixed >> 32

@@ -1,4 +1,4 @@
-//! Programs at their device: every way, restarts, strangers, and the end.
+//! Programs at their device: all modes, restarts, foreign programs, and removal.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -50,7 +50,7 @@ fn auto_takes_the_best_way_that_the_driver_knows() {
         assert!(error.starts_with("lo does not take a program by native XDP"), "{error}");
         assert!(ip("link show dev lo").contains("xdpgeneric"), "the one before is back");
         assert!(bed.place.pins.join("link-xdp-generic").exists());
-        // A device that refuses does not unsettle the one that works.
+        // A device that refuses does not affect the one in use.
         let segment = Segment::new();
         dispatch.attach("skep0", How::XdpGeneric).unwrap();
         dispatch.attach("lo", How::XdpNative).unwrap_err();
@@ -66,7 +66,7 @@ fn a_restart_keeps_link_and_flows_and_loses_no_packet() {
             let mut dispatch = bed.open_configured();
             dispatch.attach("skep0", how).unwrap();
             assert_eq!(segment.exchange(&frame(4000, 80, SYN)), 0);
-            // From here on, only who remembers the flow sends it to node 0.
+            // From here on, only a process that has the flow in its table sends it to node 0.
             dispatch.set_rows(&crate::common::service(0), &crate::common::rows(&[1])).unwrap();
             let stop = AtomicBool::new(false);
             thread::scope(|scope| {
@@ -132,7 +132,7 @@ fn from_one_way_to_another_no_packet_reaches_the_kernel() {
     in_bed(|bed| {
         bed.own_vip();
         let segment = Segment::new();
-        // The kernel does refuse what it gets.
+        // Without a program the kernel refuses the packet.
         segment.send(&frame(4000, 80, ACK));
         let refusal = segment.receive(Duration::from_secs(20)).expect("an RST");
         assert_eq!(refusal[47] & RST, RST);
@@ -144,7 +144,7 @@ fn from_one_way_to_another_no_packet_reaches_the_kernel() {
                 let mut steered = 0;
                 while !stop.load(Ordering::Relaxed) {
                     segment.send(&frame(4000, 80, ACK));
-                    // The driver may lose some when a program comes or goes.
+                    // The driver may lose some frames when a program is attached or detached.
                     while let Some(frame) = segment.receive(Duration::from_millis(20)) {
                         assert_eq!(frame[47] & RST, 0, "the kernel had a packet");
                         steered += 1;
@@ -187,7 +187,7 @@ fn a_program_of_somebody_else_stays() {
         assert_eq!(bed.programs(), (true, 1));
         assert_eq!(segment.exchange(&frame(4000, 80, SYN)), 0);
         drop(other);
-        // The kernel takes a program off in its own time after its last descriptor was closed.
+        // The kernel detaches a program some time after its last descriptor was closed.
         wait_until("the other's program is gone", || bed.programs() == (false, 1));
         assert_eq!(dispatch.attach("skep0", How::Auto).unwrap(), Attached::XdpNative);
         assert_eq!(bed.programs(), (true, 0));
@@ -201,7 +201,7 @@ fn detach_leaves_nothing_behind() {
         for (how, _) in WAYS {
             let mut dispatch = bed.open_configured();
             dispatch.attach("skep0", how).unwrap();
-            // Even while the process still has all open.
+            // Even while the process still has everything open.
             DispatchProgram::detach(&bed.place).unwrap();
             assert_eq!(bed.programs(), (false, 0), "{how:?}");
             assert!(!Path::new("/sys/fs/bpf/skep").exists());

@@ -1,4 +1,4 @@
-//! What others change in the maps is found, named, and undone by writing the same again.
+//! Changes that others make to the maps are found, named, and undone by writing the same again.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use skep_wire::steer::{NODES_MAX, Network, Protocol, ROWS, WeightedLoad};
 
 use crate::common::{Bed, SETTINGS, configure, in_bed, node, node_mac, rows, service};
 
-/// Calls of a second.
+/// Calls per second.
 const CALLS: u64 = 10;
 
 struct Scene<'b> {
@@ -42,7 +42,7 @@ impl<'b> Scene<'b> {
         pinned(&pins.join(name))
     }
 
-    /// What is found within the time that everything takes, and how long it took to.
+    /// Returns what is found within the time of a full comparison, and how long that took.
     fn find(&mut self) -> (Vec<ChangedMap>, u64) {
         for call in 0..=COMPARE_ALL_MS / 1_000 * CALLS {
             self.now += Duration::from_millis(1_000 / CALLS);
@@ -66,7 +66,7 @@ fn pinned(path: &Path) -> Map {
     Map::from_map_data(MapData::from_pin(path).unwrap()).unwrap()
 }
 
-/// Changes the value of some service.
+/// Changes the value of one service.
 fn change_service(map: Map, change: impl FnOnce(&mut [u8; 8])) {
     let mut map: HashMap<MapData, [u8; 20], [u8; 8]> = map.try_into().unwrap();
     let (key, mut value) = map.iter().next().unwrap().unwrap();
@@ -94,7 +94,7 @@ fn nothing_that_was_written_is_a_change() {
         scene.dispatch.set_own(7, [2; 6]).unwrap();
         scene.dispatch.set_nodes(&[]).unwrap();
         assert_eq!(scene.find().0, []);
-        // The next process has written nothing yet.
+        // The next process has written nothing yet, so it compares nothing.
         scene.dispatch = bed.open();
         change_element(scene.map("nodes"), 3, |node: &mut [u8; 16]| node[0] = 9);
         assert_eq!(scene.find().0, []);
@@ -119,7 +119,7 @@ fn changes_of_small_maps_are_found_within_a_second_and_undone() {
         let mut vips: HashMap<MapData, [u8; 16], u32> = scene.map("vips").try_into().unwrap();
         vips.insert([9; 16], 0, 0).unwrap();
         scene.finds(ProgramMap::Vips, "909:909:909:909:909:909:909:909", 1_000);
-        // Its id, which its flows go by.
+        // The service's id, by which its flows are found.
         change_service(scene.map("services"), |service| service[0] = 9);
         let (changed, _) = scene.find();
         assert_eq!(changed.len(), 2, "{changed:?}");
@@ -135,13 +135,13 @@ fn changes_of_rows_and_networks_are_found_within_the_bound_and_undone() {
         let of_first = ProgramMap::Rows(service(0).address, Protocol::Tcp);
         let place = ROWS as u32;
         for row in [0, 65, 65_536] {
-            // Its table is in the second half.
+            // The table in use is the second half.
             change_element(scene.map("rows"), place + row, |row: &mut [u16; 8]| row[1] = 7);
             let from = row / 64 * 64;
             let to = (from + 63).min(65_536);
             let key = format!("{} to {}, {}", place + from, place + to, service(0).address);
             scene.finds(of_first, &key, COMPARE_ALL_MS);
-            // Written to the other half, and back.
+            // The table is written to the other half, and then to this one again.
             scene.dispatch.set_rows(&service(0), &rows(&[1])).unwrap();
             scene.dispatch.set_rows(&service(0), &rows(&[0])).unwrap();
             assert_eq!(scene.find().0, []);
@@ -179,7 +179,7 @@ fn changes_of_loads_are_found_within_the_bound_and_written_again() {
     });
 }
 
-/// Writing again must not take over what others have written.
+/// Writing again must not preserve what others have written.
 #[test]
 fn what_others_have_changed_is_not_what_changes_begin_with() {
     in_bed(|bed| {

@@ -1,4 +1,4 @@
-//! A connection leaves a node's kernel and comes back into it, as at a handoff: what netguard does with its
+//! A connection leaves a node's kernel and returns to it, as in a handoff: what netguard does with its
 //! privileges, and what a process without any can do in between.
 
 use std::io::{Read, Write};
@@ -16,7 +16,7 @@ use crate::common::in_bed;
 const RECEIVE_QUEUE: i32 = 1;
 const SEND_QUEUE: i32 = 2;
 
-/// What a kernel says of the connection.
+/// The kernel's state of the connection.
 struct State {
     sequences: [u32; 2],
     received: Vec<u8>,
@@ -62,7 +62,7 @@ fn snapshot(socket: &OwnedFd) -> State {
     let flags = rustix::net::RecvFlags::PEEK | rustix::net::RecvFlags::DONTWAIT;
     let received = rustix::net::recv(socket, &mut peeked[..], flags).map_or(0, |(_, len)| len);
     let info: [u8; 8] = get(socket, libc::TCP_INFO);
-    // SACK and timestamps are on on every machine; the scales are two halves of a byte.
+    // SACK and timestamps are enabled on every machine; the two window scales share one byte.
     let scales = u32::from(info[6] & 15) | u32::from(info[6] >> 4) << 16;
     let mss = number(socket, libc::TCP_MAXSEG);
     State {
@@ -81,7 +81,7 @@ fn restore(socket: &OwnedFd, client: SocketAddr, state: &State) {
         set(socket, libc::TCP_REPAIR_QUEUE, &queue.to_ne_bytes());
         set(socket, libc::TCP_QUEUE_SEQ, &sequence.to_ne_bytes());
     }
-    // Processes that other tests start have copies of the closed socket until they execute their program.
+    // Processes that other tests fork have copies of the closed socket until they execute their program.
     let began = Instant::now();
     while let Err(error) = rustix::net::connect(socket, &client) {
         let is_copied = error == rustix::io::Errno::ADDRNOTAVAIL;
@@ -99,7 +99,7 @@ fn restore(socket: &OwnedFd, client: SocketAddr, state: &State) {
     assert_eq!(number(socket, libc::TCP_MAXSEG), state.mss);
 }
 
-/// As the serving process is: it has descriptors, and no capability.
+/// Runs `work` as in a serving process: with descriptors, and without capabilities.
 fn unprivileged<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     let without = || {
         let none = CapabilitySet::empty();

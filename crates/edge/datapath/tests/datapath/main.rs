@@ -1,4 +1,4 @@
-//! Packet programs in the kernel of this machine, as root.
+//! Tests of packet programs in the kernel of this machine, as root.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod attach;

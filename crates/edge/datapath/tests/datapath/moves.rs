@@ -1,4 +1,4 @@
-//! Connections that a node hands off: who may change what, what is full, and what grows old.
+//! Connections that a node hands off: allowed changes of state, a full map, and expiry.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ fn open() -> NodeProgram {
     NodeProgram::open(&place(), SIZES).unwrap()
 }
 
-/// The connection of that number.
+/// The connection with this number.
 fn id(number: u32) -> SocketId {
     let [a, b, ..] = CLIENT;
     let client = SocketAddr::from(([a, b, (number >> 16) as u8, 2], number as u16));
@@ -52,7 +52,7 @@ fn only_what_is_blocked_is_redirected() {
             moves.release(id).unwrap();
             assert_eq!(moves.state(id).unwrap(), None);
         }
-        // Other ends are other connections.
+        // Connections with other addresses are not affected.
         moves.block(id(1)).unwrap();
         let other = SocketId { server: SocketAddr::from((VIP, 81)), ..id(1) };
         assert_eq!((moves.state(id(2)).unwrap(), moves.state(other).unwrap()), (None, None));
@@ -69,7 +69,7 @@ fn what_comes_back_and_is_given_up_is_redirected_as_before() {
         moves.block(id(1)).unwrap();
         moves.forget(id(1)).unwrap();
         assert_eq!(moves.state(id(1)).unwrap(), Some(MoveState::Redirected(3)));
-        // Accepted, it is here.
+        // Once accepted, the connection is at this node.
         moves.block(id(1)).unwrap();
         moves.release(id(1)).unwrap();
         moves.block(id(1)).unwrap();
@@ -167,7 +167,7 @@ fn where_redirects_fill_the_map_old_ones_go_of_the_part_that_is_looked_at() {
         let is_there = |number: &u32| state(&moves, *number).is_some();
         let mut late = MOVES_MAX as u32 / 2..MOVES_MAX as u32;
         assert!(late.all(|number| is_there(&number)), "they were the last to be used");
-        // Each look goes on where the last one has ended, so that none is left out.
+        // Each call continues where the last one ended, so that no connection is left out.
         for _ in 0..2 * PARTS {
             removed += moves.make_room(LOOKED, LOOKED, Duration::ZERO).unwrap();
         }

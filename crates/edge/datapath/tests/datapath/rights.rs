@@ -1,6 +1,6 @@
-//! With the rights that netguard keeps all works, and with fewer one clear line
+//! With the capabilities that netguard keeps everything works; with fewer, one clear line
 
-//! says what is missing.
+//! states what is missing.
 
 use crate::common::{SIZES, SYN, Segment, frame, in_bed};
 use rustix::mount::{UnmountFlags, unmount};
@@ -14,7 +14,7 @@ const NETGUARD: CapabilitySet = CapabilitySet::BPF
     .union(CapabilitySet::NET_RAW)
     .union(CapabilitySet::PERFMON);
 
-/// Of this thread, for the rest of its life.
+/// Keeps only these capabilities, for the rest of the thread's life.
 fn keep_only(kept: CapabilitySet) {
     let sets = CapabilitySets { effective: kept, permitted: kept, inheritable: kept };
     set_capabilities(None, sets).unwrap();
@@ -41,7 +41,7 @@ fn what_netguard_keeps_is_enough() {
         NodeProgram::open(&place, SIZES).unwrap().attach("skep0").unwrap();
         NodeProgram::detach(&place).unwrap();
         DispatchProgram::detach(&bed.place).unwrap();
-        // Who else is on the device it may not ask, but it does see that.
+        // It may not ask for the other program's owner, but it does see that there is one.
         let _other = attach_pass("skep0").unwrap();
         let mut dispatch = bed.open_configured();
         let error = dispatch.attach("skep0", How::XdpNative).unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! What is written is what packets meet, at once and whole; and what is read
+//! What was written applies to packets atomically, and can be read
 
 //! back. Packets are test runs of the program.
 
@@ -19,20 +19,20 @@ use skep_wire::steer::{
     Row, Verdict, WeightedLoad,
 };
 
-/// Runs the program over a frame; the node that it then is for, if any.
+/// Runs the program on a frame; returns the node to which the frame is then addressed, if any.
 fn steer(dispatch: &DispatchProgram, frame: &[u8]) -> Option<u16> {
     let mut nodes = [Build::Xdp, Build::Tc].map(|build| {
         let run = dispatch.test_run(build, frame, 1).unwrap();
         let node = u16::from(run.frame[5]);
         (run.frame[..6] == node_mac(node)).then_some(node)
     });
-    // The second packet of a flow in the tables as they are now.
+    // For both builds, but the second run may meet the flow that the first has stored.
     nodes.sort();
     assert_eq!(nodes[0], nodes[1]);
     nodes[0]
 }
 
-/// What became of a frame: the verdict that was counted.
+/// The counted verdict on a frame.
 fn verdict(dispatch: &DispatchProgram, frame: &[u8]) -> Verdict {
     let before = dispatch.counters().unwrap().verdicts;
     dispatch.test_run(Build::Xdp, frame, 1).unwrap();
@@ -55,7 +55,7 @@ fn new_flows_meet_new_rows_and_old_flows_their_node() {
             assert_eq!(steer(&dispatch, &frame(4000, 80, ACK)), Some(0), "{table:?}");
         }
         drop(dispatch);
-        // The next process goes on with the half that counts.
+        // The next process continues with the half in use.
         let mut dispatch = bed.open();
         assert_eq!(steer(&dispatch, &frame(5000, 80, ACK)), Some(1));
         dispatch.set_rows(&service(0), &rows(&[0])).unwrap();
@@ -63,7 +63,7 @@ fn new_flows_meet_new_rows_and_old_flows_their_node() {
     });
 }
 
-/// As when a config with more addresses, or fewer, is read after a restart.
+/// As after a restart with a config of more or fewer addresses.
 #[test]
 fn rows_for_more_services_or_fewer_are_those_that_there_were() {
     in_bed(|bed| {
@@ -107,7 +107,7 @@ fn rows_at_the_end_move_where_a_smaller_map_has_none() {
     });
 }
 
-/// As when a dispatcher that has lost all tables gives ids.
+/// As after a dispatcher that has lost all tables assigned new ids.
 #[test]
 fn a_service_with_another_id_keeps_its_rows_and_forgets_its_flows() {
     in_bed(|bed| {
@@ -123,7 +123,7 @@ fn a_service_with_another_id_keeps_its_rows_and_forgets_its_flows() {
             flows
         };
         dispatch.set_services(&with_ids([0, 1])).unwrap();
-        // Those that are swapped, and those that are more than `rows` has places.
+        // Swapped ids, and ids beyond the number of places in `rows`.
         for ids in [[1, 0], [62, 63], [62, 5]] {
             assert_eq!(steer(&dispatch, &frame(4000, 80, SYN)), Some(0), "{ids:?}");
             assert_eq!(steer(&dispatch, &frame(4000, 81, SYN)), Some(1), "{ids:?}");
@@ -134,7 +134,7 @@ fn a_service_with_another_id_keeps_its_rows_and_forgets_its_flows() {
             assert_eq!(steer(&dispatch, &frame(4000, 81, ACK)), Some(1), "{ids:?}");
         }
         drop(dispatch);
-        // The next process finds the rows where they are.
+        // The next process finds the rows at their places.
         let mut dispatch = bed.open();
         dispatch.set_rows(&with_ids([62, 5])[1], &rows(&[0])).unwrap();
         assert_eq!(steer(&dispatch, &frame(5000, 80, ACK)), Some(0));
@@ -146,7 +146,7 @@ fn a_service_with_another_id_keeps_its_rows_and_forgets_its_flows() {
 fn a_table_is_exchanged_at_once() {
     in_bed(|bed| {
         let mut dispatch = bed.open_configured();
-        // Second tables of two services lie side by side.
+        // The second tables of two services are adjacent.
         dispatch.set_rows(&service(1), &rows(&[1])).unwrap();
         dispatch.set_services(&[service(0), service(1)]).unwrap();
         dispatch.attach("skep0", How::XdpNative).unwrap();
@@ -163,7 +163,7 @@ fn a_table_is_exchanged_at_once() {
                     }
                 }
             });
-            // As long as it takes for packets to meet both.
+            // Until packets have met both tables.
             for (number, table) in [[0], [1]].into_iter().cycle().enumerate() {
                 if number >= 20 && (has_seen_all() || client.is_finished()) {
                     break;
@@ -257,7 +257,7 @@ fn turns_begin_anew_with_each_table_and_loads_keep_what_was_assigned() {
         dispatch.set_services(&[load]).unwrap();
         let loads = [(0, 100), (1, 90)].map(|(node, load)| WeightedLoad { node, weight: 1, load });
         dispatch.set_loads(&[0], &loads).unwrap();
-        // Ten to draw level, then in turns.
+        // Ten until the loads are equal, then alternately.
         assert_eq!(flows_of(&dispatch, 30), [10, 20]);
         for (node, weight) in [(NODES_MAX as u16, 1), (0, 0)] {
             assert!(dispatch.set_loads(&[0], &[WeightedLoad { node, weight, load: 0 }]).is_err());
@@ -347,7 +347,7 @@ fn settings_keep_what_other_calls_have_set() {
         dispatch.set_settings(&settings).unwrap();
         assert_eq!(verdict(&dispatch, &frame(4000, 80, SYN)), Verdict::DropDenied);
         dispatch.set_networks(&[], &[]).unwrap();
-        // A window of a second may end in between, once.
+        // A window of one second may end in between, once.
         let verdicts = [4000, 4001, 4002].map(|port| verdict(&dispatch, &frame(port, 80, SYN)));
         assert!(verdicts.contains(&Verdict::ForwardGuarded), "{verdicts:?}");
         assert!(!dispatch.next_flow_events(10).unwrap().is_empty());
@@ -373,7 +373,7 @@ fn new_flows_are_told_in_their_order() {
         assert!(dispatch.next_flow_events(1).unwrap().is_empty(), "all are taken");
         let expected: Vec<_> = (4000..4100).map(|port| flow(CLIENT, port, 0)).collect();
         assert_eq!([first, rest].concat(), expected);
-        // What nobody took is there for the next process.
+        // Events that nobody has read are available to the next process.
         steer(&dispatch, &frame(5000, 80, SYN));
         drop(dispatch);
         assert_eq!(bed.open().next_flow_events(60).unwrap(), [flow(CLIENT, 5000, 0)]);
@@ -412,21 +412,21 @@ fn owners_of_flows_change_if_they_are_who_is_said() {
         dispatch.insert_flows(&[flow(CLIENT, 700, 1), flow(CLIENT, 701, 1)]).unwrap();
         assert!(change(700, Some(1), 0));
         assert_eq!(steer(&dispatch, &frame(700, 80, ACK)), Some(0));
-        // The client has begun another connection from that port, which the first node did not accept.
+        // The client has opened another connection from that port, which the first node did not accept.
         assert!(!change(700, Some(1), 1));
         assert_eq!(steer(&dispatch, &frame(700, 80, ACK)), Some(0));
         assert_eq!(steer(&dispatch, &frame(701, 80, ACK)), Some(1), "others stay");
-        // A later move, whatever owner is known.
+        // A later move is accepted whoever the known owner is.
         assert!(change(700, None, 1));
         assert_eq!(steer(&dispatch, &frame(700, 80, ACK)), Some(1));
-        // What was forgotten meanwhile is learned.
+        // A flow that was evicted meanwhile is inserted.
         assert!(change(702, Some(0), 1));
         assert_eq!(steer(&dispatch, &frame(702, 80, ACK)), Some(1));
         assert_eq!(dispatch.change_owners(&[]).unwrap(), []);
     });
 }
 
-/// A late copy of a connection's SYN comes when the connection has moved, and that node drains.
+/// A late copy of a connection's SYN arrives when the connection has moved and the first node drains.
 #[test]
 fn the_syn_of_a_flow_that_has_moved_finds_its_node() {
     in_bed(|bed| {

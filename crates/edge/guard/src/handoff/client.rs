@@ -1,4 +1,4 @@
-//! The serving process's end.
+//! The serving process's end of the socket for handoffs.
 
 use std::collections::VecDeque;
 use std::io;
@@ -21,23 +21,23 @@ use crate::message::decoded;
 /// A connection to netguard for the orders of handoffs, for one thread.
 ///
 /// Its descriptor ([`AsFd`]) does not block: [`Self::try_send`] and [`Self::try_receive`] are for a thread
-/// that waits for other things, too, [`Self::ask`] is for one that does not. After an error that is not
-/// [`GuardError::Refused`] nothing more comes of it.
+/// that also waits for other things, [`Self::ask`] is for one that does not. After an error other than
+/// [`GuardError::Refused`] the connection is unusable.
 #[derive(Debug)]
 pub struct HandoffGuard {
     socket: OwnedFd,
     buffer: Vec<u8>,
-    /// Orders of each batch whose results have not come.
+    /// The number of orders of each batch whose results are outstanding.
     awaited: VecDeque<usize>,
-    /// When the last answers came, or the first of the orders that wait was given.
+    /// When the last answers were received, or the first of the outstanding orders was sent.
     heard_at: Instant,
 }
 
-/// What came of one order.
+/// The result of one order.
 #[derive(Debug)]
 pub struct HandoffAnswer {
     pub result: HandoffResult,
-    /// Of [`HandoffResult::Created`]; `None` if this process may open no more.
+    /// The socket of [`HandoffResult::Created`]; `None` if this process may open no more descriptors.
     pub socket: Option<OwnedFd>,
 }
 
@@ -58,8 +58,8 @@ impl HandoffGuard {
         }
     }
 
-    /// Sends a batch of 1 to [`BATCH_MAX`] orders, each that has a descriptor with its own. False: not now, as
-    /// netguard has not taken earlier ones; nothing was sent.
+    /// Sends a batch of 1 to [`BATCH_MAX`] orders, each with its descriptor if it has one. Returns `false`,
+    /// with nothing sent, while netguard has not read earlier batches.
     pub fn try_send(
         &mut self,
         orders: &[(HandoffOrder, Option<BorrowedFd<'_>>)],
@@ -91,14 +91,14 @@ impl HandoffGuard {
         }
     }
 
-    /// Whether netguard has not answered for ten seconds, though it was asked.
+    /// Whether netguard owes an answer and has not sent any for ten seconds.
     pub fn is_silent(&self) -> bool {
         let patience = Duration::from_millis(ANSWER_MS);
         !self.awaited.is_empty() && self.heard_at.elapsed() > patience
     }
 
-    /// The answers to the earliest batch that has none yet, in its order; `None`: they are not here. A netguard
-    /// that has not answered for ten seconds counts as gone.
+    /// Returns the answers to the earliest outstanding batch, in its order; `None` if they have not arrived.
+    /// A netguard that has not answered for ten seconds is treated as gone.
     pub fn try_receive(&mut self) -> Result<Option<Vec<HandoffAnswer>>, GuardError> {
         let is_silent = self.is_silent();
         let message = match take_cut(self.socket.as_fd(), &mut self.buffer) {
@@ -126,7 +126,8 @@ impl HandoffGuard {
         Ok(Some(results.into_iter().map(answer).collect()))
     }
 
-    /// Sends a batch and waits for its answers, at most ten seconds. Not while others are awaited.
+    /// Sends a batch and waits for its answers, at most ten seconds. Must not be called while other answers
+    /// are outstanding.
     pub fn ask(
         &mut self,
         orders: &[(HandoffOrder, Option<BorrowedFd<'_>>)],
@@ -164,7 +165,7 @@ impl HandoffGuard {
     }
 }
 
-/// No room in the socket, or too many descriptors of this user on their way (unix(7)).
+/// Whether the socket has no room, or too many descriptors of this user are in flight (unix(7)).
 fn is_full(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::AGAIN | Errno::TOOMANYREFS))
 }
@@ -193,7 +194,7 @@ mod tests {
         let order = [(HandoffOrder::ForgetOrphans, None)];
         assert!(guard.try_send(&order).unwrap());
         assert!(guard.try_receive().unwrap().is_none(), "it has time from now on");
-        // What has come meanwhile is taken, however late.
+        // Answers that have arrived meanwhile are accepted, however late.
         guard.heard_at = before(2 * ANSWER_MS);
         let answer = postcard::to_allocvec(&vec![HandoffResult::Done]).unwrap();
         put(netguard.as_fd(), &answer, &[]).unwrap();

@@ -11,19 +11,19 @@ use rustix::net::{
 };
 use skep_wire::handoff::guard::{BATCH_MAX, MESSAGE_BYTES_MAX};
 
-/// Bytes of the descriptors of a message.
+/// Size of the buffer for the descriptors of a message, in bytes.
 const CONTROL_BYTES: usize = cmsg_space!(ScmRights(BATCH_MAX));
 
-/// A message as it came.
+/// A received message.
 pub(super) struct ReceivedMessage<'b> {
     pub(super) bytes: &'b [u8],
     /// Closed when dropped.
     pub(super) descriptors: Vec<OwnedFd>,
-    /// The kernel has dropped descriptors behind these.
+    /// The kernel has dropped descriptors after these.
     pub(super) is_cut: bool,
 }
 
-/// Sends one message. `WouldBlock` if there is no room for it: nothing of it was sent.
+/// Sends one message, or nothing and returns `WouldBlock` if there is no room for it.
 pub(super) fn put(
     socket: BorrowedFd<'_>,
     bytes: &[u8],
@@ -36,14 +36,14 @@ pub(super) fn put(
         assert!(control.push(SendAncillaryMessage::ScmRights(descriptors)), "there is room");
     }
     let parts = [IoSlice::new(bytes)];
-    // NOSIGNAL: a peer that is gone is an error, not the end of this process.
+    // NOSIGNAL: a peer that has closed its end is an error, not the end of this process.
     rustix::io::retry_on_intr(|| sendmsg(socket, &parts, &mut control, SendFlags::NOSIGNAL))?;
     Ok(())
 }
 
-/// Receives one message into `buffer`. `UnexpectedEof` if the peer is gone; `InvalidData` if the message
-/// exceeds a limit, or the kernel has dropped descriptors of it: more than belong to a batch, or more than
-/// this process may have open.
+/// Receives one message into `buffer`. `UnexpectedEof` if the peer has closed its end; `InvalidData` if the
+/// message exceeds a limit, or the kernel has dropped some of its descriptors: more than a batch may have, or
+/// more than this process may open.
 pub(super) fn take<'b>(
     socket: BorrowedFd<'_>,
     buffer: &'b mut Vec<u8>,
@@ -52,7 +52,7 @@ pub(super) fn take<'b>(
     if message.is_cut { Err(io::ErrorKind::InvalidData.into()) } else { Ok(message) }
 }
 
-/// The same, but a message may have fewer descriptors than belong to it: the first of them.
+/// As [`take`], but accepts a message of whose descriptors only the first ones were received.
 pub(super) fn take_cut<'b>(
     socket: BorrowedFd<'_>,
     buffer: &'b mut Vec<u8>,
@@ -74,7 +74,7 @@ pub(super) fn take_cut<'b>(
         return Err(io::ErrorKind::InvalidData.into());
     }
     let is_cut = received.flags.contains(ReturnFlags::CTRUNC);
-    // No message of ours is empty.
+    // Our messages are never empty.
     match received.bytes {
         0 => Err(io::ErrorKind::UnexpectedEof.into()),
         len => Ok(ReceivedMessage { bytes: &buffer[..len], descriptors, is_cut }),
@@ -100,7 +100,7 @@ mod tests {
         let (one, other) = pair();
         let file = File::open("/dev/null").unwrap();
         let descriptors = vec![file.as_fd(); descriptors];
-        // As somebody may send it who keeps to no limit.
+        // As from a peer that respects no limit.
         let mut room = vec![MaybeUninit::uninit(); cmsg_space!(ScmRights(253))];
         let mut control = SendAncillaryBuffer::new(&mut room);
         control.push(SendAncillaryMessage::ScmRights(&descriptors));
@@ -116,7 +116,7 @@ mod tests {
         assert_eq!(sent(&at_limit, BATCH_MAX).unwrap(), (MESSAGE_BYTES_MAX, BATCH_MAX));
         assert_eq!(sent(b"x", 1).unwrap(), (1, 1));
         let longer = vec![7; MESSAGE_BYTES_MAX + 1];
-        // The room for descriptors is rounded up by some.
+        // The kernel rounds up the room for descriptors.
         for (bytes, descriptors) in [(&longer[..], 0), (b"x", BATCH_MAX + 4), (b"x", 253)] {
             let refused = sent(bytes, descriptors).unwrap_err();
             assert_eq!(refused.kind(), io::ErrorKind::InvalidData, "{descriptors}");
@@ -135,7 +135,7 @@ mod tests {
         sendmsg(&one, &[IoSlice::new(b"x")], &mut control, SendFlags::empty()).unwrap();
         assert!(take(other.as_fd(), &mut Vec::new()).is_err());
         drop(writer);
-        // The end: nobody has a copy of the writer any more.
+        // End of file: nobody has a copy of the writer any more.
         assert_eq!(io::Read::read(&mut reader, &mut [0]).unwrap(), 0);
     }
 }

@@ -1,4 +1,4 @@
-//! Netguard's end.
+//! Netguard's end of the socket for handoffs.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -17,13 +17,12 @@ use crate::limits::{HANDOFF_CLIENTS_MAX, REFUSAL_BYTES_MAX};
 use crate::message::decoded;
 use crate::server::{OTHER_BUILD, listen_at};
 
-/// A client of this netguard; no number comes twice.
+/// A client of this netguard; numbers are never reused.
 pub type ClientNumber = u64;
 
 /// Executes the orders of handoffs.
 pub trait ServeHandoffs {
-    /// Executes one order, with the descriptor that belongs to it. A result that has a descriptor comes with
-    /// one.
+    /// Executes one order, with its descriptor. Returns a descriptor as well if the result has one.
     fn perform(
         &mut self,
         client: ClientNumber,
@@ -31,15 +30,16 @@ pub trait ServeHandoffs {
         descriptor: Option<OwnedFd>,
     ) -> (HandoffResult, Option<OwnedFd>);
 
-    /// A client is gone.
+    /// A client has disconnected.
     fn gone(&mut self, client: ClientNumber);
 
-    /// What is to be read when [`Self::tick`] must be called at once.
+    /// A descriptor: when it becomes readable, [`Self::tick`] is called at once.
     fn wakes(&self) -> Option<BorrowedFd<'_>> {
         None
     }
 
-    /// Time has passed. Returns when to call this the next time, or nothing to end.
+    /// Called after the time that the last call returned. Returns when to call this again; `None` ends
+    /// serving.
     fn tick(&mut self) -> Option<Duration>;
 }
 
@@ -48,18 +48,18 @@ pub trait ServeHandoffs {
 pub struct HandoffListener {
     socket: OwnedFd,
     path: PathBuf,
-    /// Number of the file: another netguard of this name may have replaced it.
+    /// Inode of the socket: another netguard of this name may have replaced it.
     inode: u64,
     /// Users that are served.
     users: Vec<u32>,
 }
 
-/// What there is to do.
+/// The events that ended a wait.
 struct Ready {
-    /// There is a new client.
+    /// A client waits to be accepted.
     is_called: bool,
     is_woken: bool,
-    /// Who has something to say.
+    /// Clients whose messages can be read.
     clients: Vec<ClientNumber>,
 }
 
@@ -69,8 +69,8 @@ struct Client {
 }
 
 impl HandoffListener {
-    /// As [`crate::Listener::bind`], but a live socket is replaced: the process that has that of direct dispatch is
-    /// the netguard of this name.
+    /// As [`crate::Listener::bind`], but a live socket is replaced: the process that owns the socket of
+    /// direct dispatch is the netguard of this name.
     pub fn bind(path: &Path, users: Vec<u32>, group: Option<u32>) -> io::Result<Self> {
         let socket = listen_at(path, group)?;
         rustix::io::ioctl_fionbio(&socket, true)?;
@@ -111,7 +111,7 @@ impl HandoffListener {
         }
     }
 
-    /// Waits for a client, an order or the time.
+    /// Waits for a client or an order, or until `end`.
     fn wait(
         &self,
         clients: &BTreeMap<ClientNumber, Client>,
@@ -138,7 +138,7 @@ impl HandoffListener {
         Ok(Ready { is_called, is_woken, clients: heard })
     }
 
-    /// A new client; others than those that may give orders are disconnected, and those that are too many.
+    /// Accepts a client; disconnects those that are not permitted to give orders, and those beyond the limit.
     fn accept(&self, clients: usize) -> io::Result<Option<OwnedFd>> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let accept = || rustix::net::accept_with(&self.socket, flags);
@@ -164,14 +164,14 @@ impl HandoffListener {
 impl Drop for HandoffListener {
     fn drop(&mut self) {
         if std::fs::metadata(&self.path).is_ok_and(|it| it.ino() == self.inode) {
-            // Gone already is as good.
+            // It is no error if the file is gone.
             let _ = std::fs::remove_file(&self.path);
         }
     }
 }
 
 impl Client {
-    /// Executes one batch. After an error the client is gone.
+    /// Executes one batch. After an error the client is disconnected.
     fn serve(
         &mut self,
         number: ClientNumber,
@@ -207,12 +207,12 @@ impl Client {
     fn answer(&self, results: &[HandoffResult], sockets: &[BorrowedFd<'_>]) -> io::Result<()> {
         let results: Vec<_> = results.iter().map(shortened).collect();
         let bytes = postcard::to_allocvec(&results).map_err(|_| io::ErrorKind::InvalidData)?;
-        // One that does not take its results would make all others wait.
+        // Does not wait: a client that does not read its results would delay all others.
         put(self.socket.as_fd(), &bytes, sockets)
     }
 }
 
-/// The orders of a message, each with its descriptor; `None` if it is no such message.
+/// The orders of a message, each with its descriptor; `None` if the message is invalid.
 fn orders_of(message: &ReceivedMessage<'_>) -> Option<Vec<HandoffOrder>> {
     let orders: Vec<HandoffOrder> = decoded(message.bytes)?;
     let descriptors = orders.iter().filter(|order| order.has_descriptor()).count();
@@ -221,7 +221,7 @@ fn orders_of(message: &ReceivedMessage<'_>) -> Option<Vec<HandoffOrder>> {
     is_whole.then_some(orders)
 }
 
-/// So that a whole batch of refusals fits into a message.
+/// Truncates refusals, so that a whole batch of them fits into a message.
 fn shortened(result: &HandoffResult) -> HandoffResult {
     match result {
         HandoffResult::Refused(why) if why.len() > REFUSAL_BYTES_MAX => {

@@ -1,4 +1,4 @@
-//! The orders by which a table is applied.
+//! Tests which orders apply a table.
 
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -12,7 +12,7 @@ use skep_wire::table::{Share, Table, TableNode, TableService, TableVersion};
 
 const SILENCE: Duration = Duration::from_secs(60);
 
-/// Remembers what it was told.
+/// Records the orders that it receives.
 #[derive(Clone, Default)]
 struct Recorder {
     orders: Arc<Mutex<Vec<Order>>>,
@@ -27,7 +27,7 @@ impl Serve for Recorder {
     fn silent(&mut self) {}
 }
 
-/// Two nodes, of which this one takes the new flows, and the other one is as given.
+/// A table of two nodes: `member` receives the new flows, and the other one has the given state.
 fn table(generation: u64, member: NodeIndex, other: ForwardingState) -> Table {
     let address = "192.0.2.1:80".parse().unwrap();
     let service = DatapathService {

@@ -1,4 +1,4 @@
-//! What is out of reach after [`confine`], each in a thread of its own.
+//! What [`confine`] denies, each in a thread of its own.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -16,18 +16,18 @@ fn other_programs_and_namespaces_are_denied_and_threads_are_not() {
     confine::deny_calls(confine::Bpf::Denied).unwrap();
     let started = Command::new("true").status().unwrap_err();
     assert_eq!(started.kind(), ErrorKind::PermissionDenied);
-    // Anybody may, where the machine lets them.
+    // Without the filter any user may do this, where the machine permits it.
     #[expect(deprecated, reason = "the other call is unsafe for descriptors, which stay here")]
     let unshared = rustix::thread::unshare(UnshareFlags::NEWUSER);
-    // With other threads it would be EINVAL.
+    // With other threads the kernel's own error would be EINVAL.
     assert_eq!(unshared, Err(Errno::PERM));
-    // No raw socket: the kernel's own answer would be ENOPROTOOPT.
+    // Not a raw socket: the kernel's own error would be ENOPROTOOPT.
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     let headers = socket.set_header_included_v4(true).unwrap_err();
     assert_eq!(headers.kind(), ErrorKind::PermissionDenied);
     socket.set_tcp_nodelay(true).unwrap();
     socket.set_ttl_v4(64).unwrap();
-    // By `clone3` as by `clone`.
+    // Threads still start, by `clone` instead of `clone3`.
     assert_eq!(std::thread::spawn(|| 7).join().unwrap(), 7);
     assert!(fs::read_to_string("/proc/self/status").unwrap().contains("Seccomp:"));
 }
@@ -56,7 +56,7 @@ fn files_are_written_where_it_was_said_and_read_everywhere() {
     for result in denied {
         assert_eq!(result.unwrap_err().kind(), ErrorKind::PermissionDenied);
     }
-    // What was open stays so.
+    // Files that were open stay writable.
     std::io::Write::write_all(&mut open, b"more").unwrap();
 }
 

@@ -21,7 +21,7 @@ use skep_wire::handoff::guard::{
     BATCH_MAX, GREETING, HandoffOrder, HandoffResult, MESSAGE_BYTES_MAX,
 };
 
-/// Longer than a test takes.
+/// A timeout that only a failing test reaches.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn me() -> u32 {
@@ -33,14 +33,14 @@ fn id(port: u16) -> SocketId {
     SocketId { client: end(port), server: end(80) }
 }
 
-/// What the server saw.
+/// What the server has received.
 #[derive(Debug, PartialEq, Eq)]
 enum Seen {
     Order(ClientNumber, HandoffOrder, bool),
     Gone(ClientNumber),
 }
 
-/// Writes a byte to the descriptors that come, and answers `Create` with the reading end of a pipe.
+/// Writes a byte to each received descriptor, and answers `Create` with the reading end of a pipe.
 struct Server {
     seen: SyncSender<Seen>,
     ends: Receiver<()>,
@@ -66,7 +66,7 @@ impl ServeHandoffs for Server {
             HandoffOrder::Forget(_) => (HandoffResult::Refused("é".repeat(10_000)), None),
             _ => (HandoffResult::Done, None),
         };
-        // Nobody looks any more: as good.
+        // It is no error if the test no longer reads.
         let _ = self.seen.try_send(Seen::Order(client, order, has_descriptor));
         answer
     }
@@ -116,7 +116,7 @@ impl Bed {
     }
 }
 
-/// A client that keeps to nothing.
+/// A client that follows no rules.
 fn raw(path: &Path) -> OwnedFd {
     let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
     rustix::net::connect(&socket, &SocketAddrUnix::new(path).unwrap()).unwrap();
@@ -179,7 +179,7 @@ fn a_batch_is_answered_in_its_order_with_the_descriptors_of_each() {
     drop(writers);
     for reader in &mut readers {
         let mut written = Vec::new();
-        // Until the end: netguard has kept no copy.
+        // Up to the end of file: netguard has kept no copy.
         reader.read_to_end(&mut written).unwrap();
         assert_eq!(written, b"x");
     }
@@ -227,7 +227,7 @@ fn clients_are_served_at_once_and_batches_wait_for_no_answers() {
     assert!(matches!(gone, GuardError::Gone(_)), "{gone}");
 }
 
-/// An order that has no descriptor.
+/// A batch of one order without a descriptor.
 const FORGET: fn() -> [(HandoffOrder, Option<BorrowedFd<'static>>); 1] =
     || [(HandoffOrder::Forget(id(1)), None)];
 
@@ -287,7 +287,7 @@ fn who_takes_no_answers_is_disconnected() {
     let socket = raw(&bed.path);
     send(&socket, GREETING, SendFlags::NOSIGNAL).unwrap();
     let orders = encoded(&vec![HandoffOrder::Forget(id(1)); BATCH_MAX]);
-    // It waits for room until netguard has closed its end.
+    // Blocks for lack of room until netguard has closed its end.
     while send(&socket, &orders, SendFlags::NOSIGNAL).is_ok() {}
     while bed.seen() != Seen::Gone(0) {}
     HandoffGuard::connect(&bed.path).unwrap().ask(&FORGET()).unwrap();

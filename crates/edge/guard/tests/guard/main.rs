@@ -1,4 +1,4 @@
-//! The socket to netguard, and privileges that are given up.
+//! Tests of the socket to netguard, and of dropping privileges.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod apply;

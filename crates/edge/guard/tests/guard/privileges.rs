@@ -1,11 +1,11 @@
-//! Giving up capabilities, each in a thread of its own.
+//! Dropping capabilities, each in a thread of its own.
 
 use rustix::net::{AddressFamily, SocketType, ipproto};
 use rustix::thread::CapabilitySet;
 use skep_guard::privileges::{NETGUARD, has, keep_only};
 use std::io::{Write, stderr};
 
-/// Whether this thread may open a raw socket, which takes CAP_NET_RAW.
+/// Whether this thread may open a raw socket, which requires CAP_NET_RAW.
 fn may_open_raw() -> bool {
     rustix::net::socket(AddressFamily::INET, SocketType::RAW, Some(ipproto::ICMP)).is_ok()
 }

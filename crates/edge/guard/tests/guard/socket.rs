@@ -22,7 +22,7 @@ fn place() -> (tempfile::TempDir, PathBuf) {
     (folder, path)
 }
 
-/// Longer than a test takes.
+/// A timeout that only a failing test reaches.
 const SILENCE: Duration = Duration::from_secs(60);
 
 #[derive(Default)]
@@ -96,7 +96,7 @@ fn what_is_no_order_is_refused_and_the_next_is_heard() {
         postcard::from_bytes::<OrderReply>(&buffer[..len]).unwrap()
     };
     let claim = postcard::to_allocvec(&Order::Claim).unwrap();
-    // As a process of a build without a greeting does, or of another one.
+    // As from a process of a build without a greeting, or of another build.
     for message in [&claim[..], b"\xffskep netguard 0", &claim] {
         let OrderReply::Refused(why) = ask(message) else { panic!("{message:?}") };
         assert!(why.contains("are of different builds: install both"), "{why}");
@@ -120,7 +120,7 @@ fn strangers_are_sent_away_and_a_living_guard_is_not_replaced() {
         Listener::bind(&path, vec![], None).unwrap_err().kind(),
         std::io::ErrorKind::AddrInUse
     );
-    // Its own look at the path is the first stranger, this client the second.
+    // The probe of the path by `bind` is the first stranger, this client the second.
     let guard = thread::spawn(move || listener.accept(SILENCE).map(drop));
     assert!(matches!(Guard::connect(&path), Err(GuardError::Gone(_))));
     drop(guard);
@@ -131,7 +131,7 @@ fn nobody_there_is_said_with_the_path() {
     let (_folder, path) = place();
     let error = Guard::connect(&path).unwrap_err();
     assert!(error.to_string().contains("guard.sock"), "{error}");
-    // What a dead guard left is replaced.
+    // The socket of a dead netguard is replaced.
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
     Listener::bind(&path, vec![me()], None).unwrap();
 }

@@ -1,4 +1,4 @@
-//! Recorded files, files that lack something, and files of any bytes.
+//! Recorded files, incomplete files, and files of arbitrary bytes.
 
 use proptest::prelude::*;
 
@@ -38,7 +38,7 @@ const DISKSTATS: &str = "   7       0 loop0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0
   11       0 sr0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0
 ";
 
-/// Of a kernel that writes no space behind the colon.
+/// From a kernel that writes no space after the colon.
 const NET_DEV: &str = "\
 Inter-|   Receive                                                |  Transmit
  face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed
@@ -55,7 +55,7 @@ fn processors() {
     assert_eq!((cpu.cpus, cpu.user_ms, cpu.nice_ms), (2, 43_936_120, 4_463_820));
     assert_eq!((cpu.system_ms, cpu.idle_ms, cpu.iowait_ms), (16_043_590, 16_546_200, 173_970));
     assert_eq!((cpu.irq_ms, cpu.softirq_ms, cpu.steal_ms), (30, 3_370_340, 85_490));
-    // Linux 2.4 has four.
+    // Linux 2.4 has only four numbers.
     let old = super::cpu("cpu  1 2 3 4\n", UNITS).unwrap_or_default();
     assert_eq!((old.cpus, old.idle_ms, old.iowait_ms), (1, 40, 0));
 }
@@ -140,7 +140,7 @@ fn numbers_are_as_large_as_they_can_be_without_overflow() {
     assert_eq!(cpu_of_zero_ticks().user_ms, 1000);
 }
 
-/// A system that would not say how many ticks a second has.
+/// A system that does not report the number of ticks per second.
 fn cpu_of_zero_ticks() -> CpuTimes {
     cpu("cpu  1 1 1 1", Units { ticks_per_s: 0, ..UNITS }).unwrap_or_default()
 }
@@ -155,7 +155,7 @@ fn devices_are_bounded_in_number_and_in_name() {
     assert_eq!(nics(&format!("{long}: 1 1 1 1 1 1 1 1 1 1 1 1\n")), []);
 }
 
-/// All parsers at once.
+/// Runs all parsers.
 fn parse_all(text: &str) {
     let _ = (cpu(text, UNITS), memory(text), swapping(text, UNITS), disks(text));
     let _ = (nics(text), load(text), process(text, UNITS));
@@ -167,7 +167,7 @@ proptest! {
         parse_all(&text);
     }
 
-    /// Recorded files in which bytes are overwritten, lost and doubled.
+    /// Recorded files in which bytes are overwritten, deleted and duplicated.
     #[test]
     fn no_damage_panics(
         which in 0_usize..6,

@@ -70,8 +70,7 @@ fn routes(
     for is_ipv4 in [true, false] {
         let vips = || input.vips.iter().copied().filter(|vip| vip.is_ipv4() == is_ipv4);
         let Some(first) = vips().next() else { continue };
-        // Rules may route by source, but the kernel refuses sources that are
-        // not here.
+        // Rules may route by source, but the kernel refuses source addresses that this machine does not have.
         let source = vips().find(|vip| devices.iter().any(|device| device.has(*vip)));
         for client in clients_of(first, &input.clients) {
             routes.push((client, netif.route(client, source)?));

@@ -1,4 +1,4 @@
-//! Derives complaints from facts. Pure.
+//! Derives complaints from facts; a pure function.
 
 use std::net::IpAddr;
 
@@ -8,7 +8,7 @@ use crate::device::{Device, DeviceKind, Xdp};
 use crate::mac::MacAddr;
 use crate::sysctl::{ALL, Knob};
 
-/// All complaints, in the order in which to fix them: causes before their consequences.
+/// All complaints, in the order in which to fix them: causes precede their consequences.
 pub fn judge(input: &CheckInput, facts: &Facts) -> Vec<Complaint> {
     let mut complaints = Complaints(Vec::new());
     let Some(device) = facts.device(input) else {
@@ -118,8 +118,8 @@ impl Complaints {
     }
 
     fn judge_arp(&mut self, facts: &Facts, device: &Device) {
-        // 3 depends on the address's scope, and above only 8 has a meaning:
-        // never answer.
+        // The effect of 3 depends on the address's scope; of the greater values only 8 has a meaning: never
+        // answer.
         if ![1, 2, 8].contains(&facts.arp_ignore) {
             let place = Knob::ArpIgnore.name(&device.name);
             let found = format!("{}: this node answers ARP for them", facts.arp_ignore);
@@ -163,13 +163,13 @@ impl Complaints {
                  default via ROUTER"
             );
             let expected = format!("a route to clients such as {client}");
-            // Where all clients are on the segment, none is needed.
+            // If all clients are on the segment, no route is needed.
             self.doubt(ComplaintKind::NoRouteBack, "routes", expected, "none", remedy);
         }
     }
 
-    /// A veth does not compute the checksums that its sender left to it, so a packet program that
-    /// forwards its frames sends wrong ones: ping works and TCP does not.
+    /// A veth does not compute the checksums that its sender left to it, so a packet program that forwards
+    /// its frames sends wrong ones: ping works, but TCP does not.
     fn judge_checksums(&mut self, facts: &Facts, device: &Device) {
         let (DeviceKind::Veth { .. }, Xdp::Native) = (device.kind, device.xdp) else { return };
         let name = &device.name;

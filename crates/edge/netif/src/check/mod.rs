@@ -1,6 +1,6 @@
 //! Finds the usual misconfigurations of direct dispatch at start and reports them as sentences.
 //!
-//! [`gather`] collects the facts, [`judge`] decides and is pure; [`check`] does both.
+//! [`gather`] collects the facts, [`judge`] evaluates them and is pure; [`check`] does both.
 
 mod facts;
 mod judge;
@@ -18,7 +18,7 @@ use crate::netif::Netif;
 pub use facts::{Facts, gather};
 pub use judge::judge;
 
-/// The configured part of this machine, and what other machines report of themselves.
+/// The configured part of this machine, and what other machines report about themselves.
 #[derive(Clone, Debug)]
 pub struct CheckInput {
     /// Name of the device on the segment of dispatchers and nodes.
@@ -34,21 +34,20 @@ pub struct CheckInput {
     pub active: Option<MacAddr>,
     /// The other machines of the cluster that must be on the segment.
     pub peers: Vec<CheckedPeer>,
-    /// Samples of clients' addresses; if there is none of a family, a distant Internet address is
-    /// used.
+    /// Samples of clients' addresses; for a family without any, a distant Internet address is used.
     pub clients: Vec<IpAddr>,
-    /// Timeout for answers of others; nothing else takes time.
+    /// Timeout for answers of other machines; nothing else takes time.
     pub wait: Duration,
 }
 
 /// A machine's part in dispatching.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dispatching {
-    /// None.
+    /// It is not a dispatcher.
     No,
     /// It is ready to take over.
     Standby,
-    /// It is active: it holds the virtual addresses.
+    /// It holds the virtual addresses.
     Active,
 }
 
@@ -60,7 +59,7 @@ pub struct CheckedPeer {
     pub address: IpAddr,
     /// The hardware address of its device there.
     pub mac: MacAddr,
-    /// The MTU of its device there, in bytes; 0 if it is not known.
+    /// The MTU of its device there, in bytes; 0 if unknown.
     pub mtu: u32,
 }
 
@@ -100,12 +99,12 @@ pub enum ComplaintKind {
     MtuDiffers,
 }
 
-/// One complaint, for the operator. Its display is the sentence.
+/// One complaint, for the operator. Its `Display` is the sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Complaint {
     /// What kind it is.
     pub fault: ComplaintKind,
-    /// Whether it is only suspected: this machine cannot verify it, or it may be intended.
+    /// Whether it is only a suspicion: this machine cannot verify it, or it may be intended.
     pub is_doubt: bool,
     pub place: String,
     /// What should be there.

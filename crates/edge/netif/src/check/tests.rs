@@ -40,7 +40,7 @@ fn via(device: u32) -> Option<Route> {
     Some(Route { device, gateway: Some(ip("10.0.0.254")), source: None })
 }
 
-/// A sound node: `eth0` is the segment, `eth1` another device.
+/// A node without faults: `eth0` is the segment's device, `eth1` another one.
 fn node() -> (CheckInput, Facts) {
     let peer =
         CheckedPeer { name: "node-2".to_owned(), address: ip("10.0.0.3"), mac: NODE, mtu: 1500 };
@@ -74,7 +74,7 @@ fn node() -> (CheckInput, Facts) {
     (input, facts)
 }
 
-/// A sound active dispatcher.
+/// An active dispatcher without faults.
 fn dispatcher() -> (CheckInput, Facts) {
     let (mut input, mut facts) = node();
     input.is_node = false;

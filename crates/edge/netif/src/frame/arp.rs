@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use super::{Claim, TYPE_ARP, ethernet};
 use crate::mac::MacAddr;
 
-/// Ethernet, IPv4, and the lengths of their addresses.
+/// The types Ethernet and IPv4, and the lengths of their addresses.
 const HEAD: [u8; 6] = [0, 1, 8, 0, 6, 4];
 const REQUEST: u16 = 1;
 const REPLY: u16 = 2;
@@ -14,8 +14,8 @@ pub(super) fn announcement_request(vip: Ipv4Addr, mac: MacAddr) -> Vec<u8> {
     frame(REQUEST, (mac, vip), (MacAddr::UNKNOWN, vip))
 }
 
-/// Linux accepts a gratuitous reply only if the target's hardware address is the sender's
-/// (`arp_is_garp`), as arping(8) -A sends it.
+/// The announcement as a reply. Linux accepts a gratuitous reply only if the target's hardware address is the
+/// sender's (`arp_is_garp`), as in those of arping(8) -A.
 pub(super) fn announcement_reply(vip: Ipv4Addr, mac: MacAddr) -> Vec<u8> {
     frame(REPLY, (mac, vip), (mac, vip))
 }
@@ -24,7 +24,7 @@ pub(super) fn probe(address: Ipv4Addr, mac: MacAddr) -> Vec<u8> {
     frame(REQUEST, (mac, Ipv4Addr::UNSPECIFIED), (MacAddr::UNKNOWN, address))
 }
 
-/// Requests claim as replies do: receivers update their caches from both.
+/// Both requests and replies claim the sender's address: receivers update their caches from both.
 pub(super) fn claim(packet: &[u8]) -> Option<Claim> {
     let (packet, _padding) = packet.split_first_chunk::<28>()?;
     let operation = u16::from_be_bytes([packet[6], packet[7]]);

@@ -1,4 +1,4 @@
-//! Frames that claim or probe addresses: encoded for ours, parsed from others.
+//! Frames that claim or probe addresses: encodes ours, parses those of others.
 //!
 //! Invariant: parsing never panics, whatever the bytes; a malformed frame claims nothing.
 
@@ -24,11 +24,11 @@ pub struct Claim {
     pub mac: MacAddr,
 }
 
-/// The frames that announce on the segment that `mac` has `vip` from now on.
+/// Returns the frames that announce on the segment that `mac` has `vip` from now on.
 ///
-/// IPv4: an ARP announcement as a request (RFC 5227 section 3) and as a reply, because some
-/// receivers accept only one of them. IPv6: an unsolicited neighbour advertisement that overrides
-/// (RFC 4861 section 7.2.6).
+/// IPv4: an ARP announcement as a request (RFC 5227 section 3) and as a reply, because some receivers accept
+/// only one of them. IPv6: an unsolicited neighbour advertisement with the override flag (RFC 4861 section
+/// 7.2.6).
 pub(crate) fn announcements(vip: IpAddr, mac: MacAddr) -> Vec<Vec<u8>> {
     match vip {
         IpAddr::V4(vip) => {
@@ -38,8 +38,8 @@ pub(crate) fn announcements(vip: IpAddr, mac: MacAddr) -> Vec<Vec<u8>> {
     }
 }
 
-/// The frame that probes for `address`, without an address of ours: an ARP probe (RFC 5227 section
-/// 2.1.1), or a solicitation as of duplicate address detection (RFC 4862 section 5.4.2).
+/// Returns the frame that probes for `address`, without our own address: an ARP probe (RFC 5227 section
+/// 2.1.1), or a solicitation as in duplicate address detection (RFC 4862 section 5.4.2).
 pub(crate) fn question(address: IpAddr, mac: MacAddr) -> Vec<u8> {
     match address {
         IpAddr::V4(address) => arp::probe(address, mac),
@@ -47,7 +47,7 @@ pub(crate) fn question(address: IpAddr, mac: MacAddr) -> Vec<u8> {
     }
 }
 
-/// Internet checksum (RFC 1071), over parts of which all but the last have an even number of bytes.
+/// Internet checksum (RFC 1071) over `parts`, of which all but the last have an even number of bytes.
 fn internet_checksum(parts: &[&[u8]]) -> u16 {
     let word = |pair: &[u8]| u32::from(u16::from_be_bytes([pair[0], *pair.get(1).unwrap_or(&0)]));
     let mut sum: u32 = parts.iter().flat_map(|part| part.chunks(2)).map(word).sum();
@@ -57,8 +57,8 @@ fn internet_checksum(parts: &[&[u8]]) -> u16 {
     !(sum as u16)
 }
 
-/// The claim that a frame makes; `None` if it makes none, or is malformed. Probes without a
-/// sender's address claim nothing.
+/// Returns the claim that a frame makes; `None` if it makes none, or is malformed. Probes without a sender's
+/// address claim nothing.
 pub(crate) fn claim(frame: &[u8]) -> Option<Claim> {
     let (header, payload) = frame.split_first_chunk::<ETHERNET_BYTES>()?;
     let source = MacAddr::try_from(&header[6..12]).ok()?;
@@ -85,7 +85,7 @@ mod tests {
 
     const OWN: MacAddr = MacAddr([0x02, 0, 0, 0, 0, 0x0a]);
 
-    /// Hexadecimal, with spaces for readability.
+    /// Parses hexadecimal digits; spaces are ignored.
     fn bytes(text: &str) -> Vec<u8> {
         let digits: Vec<u32> = text.chars().filter_map(|c| c.to_digit(16)).collect();
         digits.chunks(2).map(|pair| (pair[0] * 16 + pair[1]) as u8).collect()
@@ -177,7 +177,7 @@ mod tests {
             let _ = claim(&frame);
         }
 
-        /// A half valid frame makes the parser go deeper than noise does.
+        /// A half-valid frame exercises more of the parser than random bytes do.
         #[test]
         fn damaged_frames_are_read_without_harm(
             is_ipv6: bool,
@@ -200,7 +200,7 @@ mod tests {
             }
         }
 
-        /// With a valid checksum, options of every form are reached.
+        /// A valid checksum, so that options of every form are reached.
         #[test]
         fn options_of_any_shape_are_read_without_harm(
             options in vec(any::<u8>(), 0..80),

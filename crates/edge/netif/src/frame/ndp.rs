@@ -1,4 +1,4 @@
-//! Neighbour discovery of IPv6 over Ethernet (RFC 4861, RFC 2464).
+//! IPv6 neighbour discovery over Ethernet (RFC 4861, RFC 2464).
 
 use std::net::Ipv6Addr;
 
@@ -7,16 +7,16 @@ use crate::limits::OPTIONS_MAX;
 use crate::mac::MacAddr;
 
 const IPV6_BYTES: usize = 40;
-/// Type, code, checksum, flags and target address.
+/// The length of type, code, checksum, flags and target address.
 const MESSAGE_BYTES: usize = 24;
 
 const ICMPV6: u8 = 58;
-/// Proves that the packet passed no router (RFC 4861 section 7.1).
+/// A packet with this hop limit has passed no router (RFC 4861 section 7.1).
 const HOP_LIMIT: u8 = 255;
 
 const SOLICITATION: u8 = 135;
 const ADVERTISEMENT: u8 = 136;
-/// The override flag: first byte of the flags.
+/// The override flag, in the first byte of the flags.
 const OVERRIDE: u8 = 0x20;
 
 const SOURCE_MAC: u8 = 1;
@@ -24,7 +24,7 @@ const TARGET_MAC: u8 = 2;
 
 const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 
-/// Its source is the address itself, as in the kernel's own.
+/// An unsolicited advertisement. Its source is the address itself, as in those of the kernel.
 pub(super) fn advertisement(vip: Ipv6Addr, mac: MacAddr) -> Vec<u8> {
     let mut message = message(ADVERTISEMENT, OVERRIDE, vip);
     message.extend([TARGET_MAC, 1]);
@@ -32,7 +32,7 @@ pub(super) fn advertisement(vip: Ipv6Addr, mac: MacAddr) -> Vec<u8> {
     frame(mac, vip, ALL_NODES, message)
 }
 
-/// Its destination is the solicited-node multicast group of `address`.
+/// A solicitation. Its destination is the solicited-node multicast group of `address`.
 pub(super) fn solicitation(address: Ipv6Addr, mac: MacAddr) -> Vec<u8> {
     let [.., a, b, c] = address.octets();
     let low = u16::from_be_bytes([b, c]);
@@ -40,8 +40,8 @@ pub(super) fn solicitation(address: Ipv6Addr, mac: MacAddr) -> Vec<u8> {
     frame(mac, Ipv6Addr::UNSPECIFIED, group, message(SOLICITATION, 0, address))
 }
 
-/// An advertisement claims its target, a solicitation its sender's address. Validated by RFC 4861
-/// sections 7.1.1 and 7.1.2. `source` is the frame's.
+/// The claim of a packet: an advertisement claims its target, a solicitation its sender's address. Validated
+/// as RFC 4861 sections 7.1.1 and 7.1.2 require. `source` is the frame's.
 pub(super) fn claim(packet: &[u8], source: MacAddr) -> Option<Claim> {
     let (head, rest) = packet.split_first_chunk::<IPV6_BYTES>()?;
     let len = u16::from_be_bytes([head[4], head[5]]);
@@ -72,7 +72,7 @@ fn mac_option(mut options: &[u8], wanted: u8) -> Option<Option<MacAddr>> {
     let mut found = None;
     for _ in 0..OPTIONS_MAX {
         let [kind, eights, ..] = *options else { break };
-        // A length of 0 would never end (RFC 4861 section 4.6).
+        // A length of 0 would loop forever (RFC 4861 section 4.6).
         let (option, rest) = options.split_at_checked(usize::from(eights) * 8)?;
         if option.is_empty() {
             return None;
@@ -99,8 +99,7 @@ fn message(kind: u8, flags: u8, target: Ipv6Addr) -> Vec<u8> {
 fn frame(mac: MacAddr, from: Ipv6Addr, to: Ipv6Addr, mut message: Vec<u8>) -> Vec<u8> {
     let sum = checksum(from, to, &message).to_be_bytes();
     message[2..4].copy_from_slice(&sum);
-    // Groups have hardware addresses made of their last four bytes (RFC 2464
-    // section 7).
+    // Multicast groups have hardware addresses that end with their last four bytes (RFC 2464 section 7).
     let [.., a, b, c, d] = to.octets();
     let mut frame = ethernet(MacAddr([0x33, 0x33, a, b, c, d]), mac, TYPE_IPV6);
     let len = message.len() as u16;
@@ -113,7 +112,7 @@ fn frame(mac: MacAddr, from: Ipv6Addr, to: Ipv6Addr, mut message: Vec<u8>) -> Ve
     frame
 }
 
-/// The checksum for `message`, or 0 if the present one is valid (RFC 8200 section 8.1).
+/// The checksum for `message`; 0 if the message already has a valid one (RFC 8200 section 8.1).
 fn checksum(from: Ipv6Addr, to: Ipv6Addr, message: &[u8]) -> u16 {
     let length = (message.len() as u32).to_be_bytes();
     let ends = [from.octets(), to.octets()].concat();

@@ -4,17 +4,17 @@ use std::net::IpAddr;
 
 use super::internet_checksum;
 
-/// A TCP header without options, in bytes.
+/// Length of a TCP header without options, in bytes.
 pub(crate) const TCP_BYTES: usize = 20;
 
 const PROTOCOL_TCP: u8 = 6;
 const FLAG_ACK: u8 = 0x10;
 
-/// An empty segment with an acknowledgment and the sequence number `sequence`,
-/// from `from` to `to` (address and port).
+/// Builds an empty segment with an acknowledgment and the sequence number `sequence`, from `from` to `to`
+/// (address and port).
 ///
-/// The peer of the connection, if the number is outside of its window, answers with an
-/// acknowledgment of the sequence number that it expects (RFC 9293 section 3.10.7.4).
+/// If the number is outside of its window, the peer of the connection replies with an acknowledgment of the
+/// sequence number that it expects (RFC 9293 section 3.10.7.4).
 pub(crate) fn question(from: (IpAddr, u16), to: (IpAddr, u16), sequence: u32) -> [u8; TCP_BYTES] {
     let mut segment = [0; TCP_BYTES];
     segment[0..2].copy_from_slice(&from.1.to_be_bytes());

@@ -1,6 +1,6 @@
-//! Machines in network namespaces on one segment: a bridge in a namespace of its own, and a veth
-//! from it to each. Nothing has a name outside, so the kernel removes all when the last descriptor
-//! closes, even after a kill.
+//! Machines in network namespaces on one segment: a bridge in a namespace of its own, and a veth from it to
+//! each machine. Nothing has a name outside, so the kernel removes everything when the last descriptor is
+//! closed, even if the process is killed.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -29,7 +29,7 @@ use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space}
 use crate::route::{family, host_prefix_bits};
 use crate::{Device, DeviceIndex, MacAddr, Netif, probe};
 
-/// Timeout of a wait that an answer should end.
+/// Timeout of waits that end with an answer.
 pub(super) const LONG: Duration = Duration::from_secs(20);
 /// Duration of a wait for answers that must not arrive; real ones take microseconds.
 pub(super) const SHORT: Duration = Duration::from_millis(200);
@@ -38,7 +38,7 @@ pub(super) const SHORT: Duration = Duration::from_millis(200);
 pub(super) struct Namespace(OwnedFd);
 
 impl Namespace {
-    /// A new one with `lo` up; none without root.
+    /// Creates a namespace with `lo` up; `None` without root.
     pub(super) fn new() -> Option<Self> {
         let made = thread::spawn(|| {
             unshare_network().ok()?;
@@ -73,22 +73,22 @@ impl Namespace {
 
 #[expect(unsafe_code, reason = "leaves a namespace, on a thread that ends right after")]
 fn unshare_network() -> rustix::io::Result<()> {
-    // SAFETY: no descriptors, memory or file system state are unshared.
+    // SAFETY: neither descriptors nor memory nor file system state are unshared.
     unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) }
 }
 
-/// A machine on the segment, by its device `eth0`.
+/// A machine on the segment, with the device `eth0`.
 pub(super) struct Machine {
     pub(super) namespace: Namespace,
     pub(super) mac: MacAddr,
     pub(super) v4: IpAddr,
     pub(super) v6: IpAddr,
-    /// The bridge's end of its cable.
+    /// The bridge's end of its veth.
     port: DeviceIndex,
 }
 
 impl Machine {
-    /// Runs `work` there, with its network and its device on the segment.
+    /// Runs `work` in its namespace, with its network and its device on the segment.
     pub(super) fn run<R: Send>(&self, work: impl FnOnce(&mut Netif, &Device) -> R + Send) -> R {
         self.namespace.run(|| {
             let mut netif = Netif::open().unwrap();
@@ -105,8 +105,8 @@ pub(super) struct Lan<const N: usize> {
 }
 
 impl<const N: usize> Lan<N> {
-    /// `N` machines, 10.7.0.1 and fd07::1 and so on, that reach each other;
-    /// none without root.
+    /// Creates `N` machines with the addresses 10.7.0.1, fd07::1 and so on, which reach each other; `None`
+    /// without root.
     pub(super) fn new() -> Option<Self> {
         let hub = Namespace::new()?;
         let bridge = hub.run(|| {
@@ -128,7 +128,7 @@ impl<const N: usize> Lan<N> {
         Some(lan)
     }
 
-    /// Pulls or plugs the cable of a machine, at the bridge.
+    /// Disconnects or connects a machine, at the bridge.
     pub(super) fn set_cable(&self, machine: &Machine, is_plugged: bool) {
         self.hub.run(|| set_link(&mut Netif::open().unwrap(), machine.port, is_plugged, vec![]));
     }
@@ -158,7 +158,7 @@ fn machine(hub: &Namespace, bridge: DeviceIndex, number: u8) -> Machine {
     machine
 }
 
-/// A veth that is up and has a carrier, since both of its ends are here.
+/// Creates a veth that is up and has a carrier, since both of its ends are here.
 pub(super) fn new_second(netif: &mut Netif, name: &str) -> Device {
     let other = format!("{name}-end");
     new_veth(netif, name, vec![LinkAttribute::IfName(other.clone())]);
@@ -169,7 +169,7 @@ pub(super) fn new_second(netif: &mut Netif, name: &str) -> Device {
     netif.device(name).unwrap()
 }
 
-/// A veth, and the attributes of its other end.
+/// Creates a veth; `peer` are the attributes of its other end.
 fn new_veth(netif: &mut Netif, name: &str, peer: Vec<LinkAttribute>) {
     let mut message = LinkMessage::default();
     message.attributes = peer;
@@ -184,7 +184,7 @@ fn new_link(netif: &mut Netif, name: &str, info: Vec<LinkInfo>) {
     create(netif, RouteNetlinkMessage::NewLink(message));
 }
 
-/// Switches a device on or off and changes what `attributes` say.
+/// Brings a device up or down, and changes its `attributes`.
 pub(super) fn set_link(
     netif: &mut Netif,
     index: DeviceIndex,
@@ -211,7 +211,7 @@ pub(super) fn add_address(netif: &mut Netif, device: &Device, ip: IpAddr, prefix
     create(netif, RouteNetlinkMessage::NewAddress(message));
 }
 
-/// A route to a network: by a router, or refused with `kind`.
+/// Adds a route to a network: through a gateway, or refusing packets with `kind`.
 pub(super) fn add_route(
     netif: &mut Netif,
     to: (IpAddr, u8),
@@ -221,7 +221,7 @@ pub(super) fn add_route(
     add_route_in(netif, RouteHeader::RT_TABLE_MAIN, to, kind, gateway);
 }
 
-/// A route in another table than the main one.
+/// Adds a route to a table other than the main one.
 pub(super) fn add_route_in(
     netif: &mut Netif,
     table: u8,
@@ -241,7 +241,7 @@ pub(super) fn add_route_in(
     create(netif, RouteNetlinkMessage::NewRoute(message));
 }
 
-/// Routes what comes from `source` by the tables that `table` names.
+/// Routes packets from `source` by `table`.
 pub(super) fn add_rule(netif: &mut Netif, source: IpAddr, table: u8) {
     let mut message = RuleMessage::default();
     message.header.family = family(source);
@@ -252,7 +252,7 @@ pub(super) fn add_rule(netif: &mut Netif, source: IpAddr, table: u8) {
     create(netif, RouteNetlinkMessage::NewRule(message));
 }
 
-/// Has the machine believe that `ip` is at `mac`.
+/// Adds a neighbour entry of `ip` at `mac`.
 pub(super) fn set_neighbour(netif: &mut Netif, device: &Device, ip: IpAddr, mac: MacAddr) {
     let mut message = NeighbourMessage::default();
     message.header.family = family(ip);
@@ -267,7 +267,7 @@ pub(super) fn set_neighbour(netif: &mut Netif, device: &Device, ip: IpAddr, mac:
     netif.netlink.ask("set a neighbour", flags, &message).unwrap();
 }
 
-/// Where the machine believes `ip` to be.
+/// Returns the hardware address of `ip` in the machine's neighbour table.
 pub(super) fn neighbour(netif: &mut Netif, ip: IpAddr) -> Option<MacAddr> {
     let mut question = NeighbourMessage::default();
     question.header.family = family(ip);
@@ -287,7 +287,7 @@ fn create(netif: &mut Netif, message: RouteNetlinkMessage) {
     netif.netlink.ask("build the test bed", NLM_F_CREATE | NLM_F_EXCL, &message).unwrap();
 }
 
-/// Waits for a condition, which is looked at again and again.
+/// Waits until a condition holds, by polling.
 pub(super) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let began = Instant::now();
     while !is_so() {

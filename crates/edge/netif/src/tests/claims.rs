@@ -65,8 +65,8 @@ fn a_probe_finds_the_owner_or_nobody() {
     });
 }
 
-/// Probes for the virtual addresses, together with a machine that always answers: if its answer is
-/// late, the probe is repeated.
+/// Probes for the virtual addresses and for a machine that always answers: if its answer is late, the probe
+/// is repeated.
 fn answerers(client: &Machine, other: &Machine) -> Vec<Claim> {
     let owned = [other.v4, other.v6].map(|address| Claim { address, mac: other.mac });
     let asked = [vips(), [other.v4, other.v6]].concat();
@@ -85,7 +85,7 @@ fn a_node_that_holds_an_address_is_silent_and_the_dispatcher_answers() {
     let Some(lan) = Lan::<3>::new() else { return };
     let [dispatcher, node, client] = &lan.machines;
     let [v4, v6] = vips();
-    // On lo alone, a node answers for IPv4: what holding is there to prevent.
+    // With the address on `lo` alone, a node answers for IPv4, which holding must prevent.
     node.run(|netif, _| {
         let lo = netif.device("lo").unwrap();
         assert!(netif.claim(&lo, v4).unwrap() && netif.claim(&lo, v6).unwrap());
@@ -107,7 +107,7 @@ fn a_node_that_holds_an_address_is_silent_and_the_dispatcher_answers() {
         }
     });
     let from_dispatcher = vips().map(|address| Claim { address, mac: dispatcher.mac });
-    // The kernel joins the group of IPv6 questions a little later.
+    // The kernel joins the multicast group for IPv6 solicitations a little later.
     wait_until("the answers", || {
         let answered = answerers(client, node);
         assert!(answered.iter().all(|claim| from_dispatcher.contains(claim)), "{answered:?}");
@@ -124,7 +124,7 @@ fn a_foreign_claim_is_heard_and_our_own_is_not() {
             let mut watch = ClaimWatch::open(eth0, vec![vip]).unwrap();
             watch.announce(vip, 2).unwrap();
             foreign.run(|_, eth0| {
-                // A switch that gives our own frames back.
+                // As from a switch that returns our own frames.
                 let ether_type = if vip.is_ipv4() { TYPE_ARP } else { TYPE_IPV6 };
                 let socket = PacketSocket::open(eth0, ether_type, &[]).unwrap();
                 for frame in frame::announcements(vip, us.mac) {

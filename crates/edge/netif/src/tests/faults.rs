@@ -1,4 +1,4 @@
-//! The self-check finds misconfigurations, which the tests really create.
+//! The self-check finds misconfigurations, which the tests actually create.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -19,8 +19,8 @@ use crate::{
     CheckInput, CheckedPeer, Complaint, Device, Dispatching, Netif, Record, check, set_tx_checksum,
 };
 
-/// A dispatcher that has the virtual addresses, and a node that holds them and
-/// has routes to clients: nothing is wrong. None without root.
+/// A dispatcher that has the virtual addresses, and a node that holds them and has routes to clients, without
+/// any fault. `None` without root.
 fn sound() -> Option<Lan<3>> {
     let lan = Lan::new()?;
     let [dispatcher, node, _] = &lan.machines;
@@ -56,7 +56,7 @@ fn node_input(lan: &Lan<3>) -> CheckInput {
         active: Some(dispatcher.mac),
         peers: vec![peer("dispatcher-1", dispatcher, dispatcher.v4)],
         clients: vec![],
-        // Who does not answer in time is a fault.
+        // A machine that does not answer in time is a fault.
         wait: 5 * SHORT,
     }
 }
@@ -68,8 +68,8 @@ fn dispatcher_input(lan: &Lan<3>) -> CheckInput {
     CheckInput { is_node: false, dispatching, active, peers, ..node_input(lan) }
 }
 
-/// The complaints of the dispatcher, and of the node. That of a veth whose
-/// other end cannot be seen is none of these tests'.
+/// The complaints of the dispatcher and of the node, without those about a veth whose other end cannot be
+/// inspected.
 fn complaints(lan: &Lan<3>) -> [Vec<Complaint>; 2] {
     let [dispatcher, node, _] = &lan.machines;
     [(dispatcher, dispatcher_input(lan)), (node, node_input(lan))].map(|(machine, input)| {
@@ -86,7 +86,7 @@ fn faults(lan: &Lan<3>) -> [Vec<ComplaintKind>; 2] {
     complaints(lan).map(|found| found.iter().map(|complaint| complaint.fault).collect())
 }
 
-/// Makes a mistake on the node and returns the complaints of dispatcher and node.
+/// Misconfigures the node, and returns the complaints of dispatcher and node.
 fn with_mistake(
     mistake: impl FnOnce(&mut Netif, &Device) + Send,
 ) -> Option<[Vec<ComplaintKind>; 2]> {
@@ -225,7 +225,7 @@ fn a_device_that_is_down_is_found_and_its_machine_missed() {
     node.run(|netif, eth0| set_link(netif, eth0.index, false, vec![]));
     let [dispatcher, node] = faults(&lan);
     assert_eq!(dispatcher, [ComplaintKind::PeerNotFound, ComplaintKind::PeerNotFound]);
-    // Its routes went with it.
+    // The kernel has removed its routes with it.
     assert_eq!(
         node,
         [ComplaintKind::DeviceDown, ComplaintKind::NoRouteBack, ComplaintKind::NoRouteBack]
@@ -246,7 +246,7 @@ fn a_pulled_cable_is_found() {
 fn a_machine_that_is_not_where_it_says_is_found() {
     let Some(lan) = sound() else { return };
     let [dispatcher, node, other] = &lan.machines;
-    // Two machines with one address: the other one's answer gives it away.
+    // Two machines with one address are detected by the answer of the other one.
     other.run(|netif, eth0| add_address(netif, eth0, node.v4, 32));
     dispatcher.run(|netif, _| {
         let found = check(netif, &dispatcher_input(&lan)).unwrap();
@@ -309,8 +309,7 @@ fn attach_xdp(netif: &mut Netif, device: &Device) -> bool {
     true
 }
 
-/// `r0 = XDP_PASS; exit`, loaded by bpf(2); its descriptor stays open until
-/// the tests end.
+/// Loads `r0 = XDP_PASS; exit` by bpf(2); the descriptor stays open until the tests end.
 #[expect(unsafe_code, reason = "bpf(2) takes pointers")]
 fn load_xdp_pass() -> Option<i32> {
     const PROG_LOAD: i32 = 5;
@@ -333,8 +332,7 @@ fn load_xdp_pass() -> Option<i32> {
         license: license.as_ptr() as u64,
         log: [0; 2],
     };
-    // SAFETY: `load` and what it points to outlive the call, which reads no
-    // more of it than its size.
+    // SAFETY: `load` and what it points to outlive the call, which reads only its size.
     let program = unsafe { libc::syscall(libc::SYS_bpf, PROG_LOAD, &load, size_of::<Load>()) };
     i32::try_from(program).ok().filter(|program| *program >= 0)
 }

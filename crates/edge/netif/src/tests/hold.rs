@@ -1,4 +1,4 @@
-//! Nodes hold virtual addresses, and release restores the earlier state.
+//! Nodes hold virtual addresses, and releasing them restores the earlier state.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -12,7 +12,7 @@ use crate::{Device, Netif, Record, probe};
 
 const KNOBS: [Knob; 3] = [Knob::ArpIgnore, Knob::ArpAnnounce, Knob::RpFilter];
 
-/// All state that holding may change.
+/// All state that holding an address may change.
 fn state(netif: &mut Netif) -> (Vec<Device>, Vec<Option<i32>>) {
     let places = ["all", "default", "lo", "eth0"];
     let settings = places.iter().flat_map(|place| KNOBS.map(|knob| sysctl::read(knob, place)));
@@ -27,7 +27,7 @@ fn prepared(netif: &mut Netif, eth0: &Device) -> Record {
     record
 }
 
-/// What the caller stores, and reads after a crash.
+/// A record as the caller stores it, and reads it after a crash.
 fn stored(record: &Record) -> Record {
     serde_json::from_str(&serde_json::to_string(record).unwrap()).unwrap()
 }
@@ -51,7 +51,7 @@ fn undoing_restores_everything_even_after_a_crash() {
         assert_eq!(sysctl::in_force(Knob::ArpIgnore, "eth0").unwrap(), 1);
         assert_eq!(sysctl::in_force(Knob::ArpAnnounce, "eth0").unwrap(), 2);
 
-        // The daemon dies and comes back: its notes still tell the first state.
+        // After a restart the stored record still has the first state.
         let mut record = stored(&record);
         for vip in vips() {
             netif.prepare_hold(&mut record, eth0, vip, &[]).unwrap();

@@ -24,7 +24,7 @@ fn claiming_and_releasing_twice_is_as_once() {
             assert!(netif.device("eth0").unwrap().has(vip));
             assert_eq!(netif.device_of(vip).unwrap().index, eth0.index);
         }
-        // Its own connections do not come from there.
+        // The machine's own connections do not use them as source addresses.
         for (neighbour, own) in [(b.v4, a.v4), (b.v6, a.v6)] {
             assert_eq!(netif.route(neighbour, None).unwrap().unwrap().source, Some(own));
         }
@@ -66,7 +66,7 @@ fn packets_from_a_virtual_address_do_not_announce_it() {
         machine.run(|_, _| UdpSocket::bind((from, 0)).unwrap().send_to(b"?", (to, 9)).unwrap());
     };
     let knows = |machine: &Machine, ip: IpAddr| machine.run(|netif, _| neighbour(netif, ip));
-    // So that the client takes each ARP packet for news.
+    // Makes the client accept every ARP packet as an update.
     client.run(|_, _| fs::write("/proc/sys/net/ipv4/neigh/eth0/locktime", "0").unwrap());
     claim(active);
     send(client, client.v4, vip);
@@ -93,7 +93,7 @@ fn an_address_of_the_operators_is_left_as_it_is() {
     });
 }
 
-/// Flags and scope of an address, which only the kernel looks at.
+/// Flags and scope of an address, which only the kernel uses.
 fn traits(netif: &mut Netif, vip: IpAddr) -> (AddressFlags, AddressScope) {
     let question = RouteNetlinkMessage::GetAddress(AddressMessage::default());
     let messages = netif.netlink.list("list addresses", &question).unwrap();
@@ -130,7 +130,7 @@ fn a_claimed_address_is_answered_for() {
     let [a, b] = &lan.machines;
     for vip in vips() {
         a.run(|netif, eth0| netif.claim(eth0, vip).unwrap());
-        // The kernel joins the group of IPv6 questions a little later.
+        // The kernel joins the multicast group for IPv6 solicitations a little later.
         let owner = || b.run(|_, eth0| probe(eth0, vip, SHORT).unwrap());
         wait_until("the answer", || owner() == Some(a.mac));
     }
@@ -161,7 +161,7 @@ fn where_ipv6_is_off_the_error_says_so() {
 fn without_capabilities_the_error_names_the_one_that_is_missing() {
     let Some(lan) = Lan::<1>::new() else { return };
     lan.machines[0].run(|netif, eth0| {
-        // Of this thread only, which ends here.
+        // Applies to this thread only, which ends here.
         set_thread_uid(rustix::process::Uid::from_raw(65_534)).unwrap();
         let vip = vips()[0];
         let error = netif.claim(eth0, vip).unwrap_err().to_string();

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use skep_wire::cache::{HelloError, Reason};
 
-/// Events that are counted.
+/// Counted events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum StreamCount {
@@ -14,7 +14,7 @@ pub enum StreamCount {
     Ungreeted,
     /// Messages received.
     Received,
-    /// Messages that were queued.
+    /// Messages queued for sending.
     Sent,
     /// Streams closed because of a malformed frame or message.
     Garbled,
@@ -22,9 +22,9 @@ pub enum StreamCount {
     Silent,
     /// Links closed because too many bytes waited to be sent.
     Overflowed,
-    /// Exchanges with other nodes that were started.
+    /// Exchanges with other nodes that this node started.
     Asked,
-    /// Requests of other nodes that were answered.
+    /// Requests of other nodes that this node answered.
     Answered,
     /// Chunks received from other nodes.
     ChunksTaken,
@@ -32,7 +32,7 @@ pub enum StreamCount {
     ChunksSent,
 }
 
-/// Counters of some streams; read from any thread.
+/// Counters of some streams, readable from any thread.
 #[derive(Debug, Default)]
 pub struct StreamCounts {
     counts: [AtomicU64; StreamCount::ALL.len()],
@@ -41,7 +41,7 @@ pub struct StreamCounts {
 }
 
 impl StreamCount {
-    /// All of them, in their order.
+    /// All events, in their order.
     pub const ALL: [Self; 11] = [
         Self::Greeted,
         Self::Ungreeted,
@@ -75,17 +75,17 @@ impl StreamCount {
 }
 
 impl StreamCounts {
-    /// Number of these events.
+    /// The number of these events.
     pub fn of(&self, what: StreamCount) -> u64 {
         self.counts[what as usize].load(Ordering::Relaxed)
     }
 
-    /// Streams that this side refused for that reason.
+    /// The number of streams that this side refused for this reason.
     pub fn refused_here(&self, reason: Reason) -> u64 {
         self.refused_here[reason as usize - 1].load(Ordering::Relaxed)
     }
 
-    /// Streams that the other side refused for that reason.
+    /// The number of streams that the other side refused for this reason.
     pub fn refused_there(&self, reason: Reason) -> u64 {
         self.refused_there[reason as usize - 1].load(Ordering::Relaxed)
     }

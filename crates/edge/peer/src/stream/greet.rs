@@ -1,4 +1,4 @@
-//! Handshakes over the two kinds of sockets of streams.
+//! Handshakes over the two kinds of stream sockets.
 
 use std::io;
 use std::time::Duration;
@@ -27,7 +27,7 @@ pub(super) enum GreetError {
 /// Unpredictable bytes.
 pub(super) fn nonce() -> io::Result<[u8; NONCE_BYTES]> {
     let mut nonce = [0; NONCE_BYTES];
-    // A read of up to 256 bytes is never cut short (getrandom(2)).
+    // A read of up to 256 bytes is never truncated (getrandom(2)).
     rustix::rand::getrandom(&mut nonce[..], rustix::rand::GetRandomFlags::empty())?;
     Ok(nonce)
 }
@@ -59,7 +59,7 @@ pub(super) async fn greet_stream(
     greeted
 }
 
-/// The same over a worker's connection.
+/// As [`greet_stream`], over a worker's connection.
 pub(super) async fn greet_conn(
     conn: &Conn,
     mut handshake: Handshake,
@@ -86,7 +86,7 @@ pub(super) async fn greet_conn(
     greeted
 }
 
-/// Closes after a refusal so that it arrives: a close with unread bytes would be a reset.
+/// Closes a refused stream only after the refusal has arrived: a close with unread bytes would send a reset.
 pub(super) async fn linger(mut stream: TcpStream) {
     let limit = Duration::from_millis(LINGER_MS);
     let lingering = async {
@@ -94,7 +94,7 @@ pub(super) async fn linger(mut stream: TcpStream) {
         let mut sink = tokio::io::sink();
         tokio::io::copy(&mut stream.take(LINGER_BYTES_MAX as u64), &mut sink).await
     };
-    // Whatever becomes of it: the connection ends here.
+    // The connection ends in any case.
     let _ = tokio::time::timeout(limit, lingering).await;
 }
 

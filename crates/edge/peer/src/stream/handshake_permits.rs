@@ -1,8 +1,8 @@
 //! Permits for handshakes: which addresses may connect, and how many at a time.
 //!
-//! Any machine on the network may connect, and stay silent for the duration of a handshake.
-//! Invariants: an address in the config has permits reserved for it; no other address takes all of
-//! the rest; a refused connection holds no permit.
+//! Any machine on the network may connect, and be silent for the duration of a handshake. Invariants: an
+//! address in the config has permits reserved for it; no other address takes all of the rest; a refused
+//! connection holds no permit.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -18,13 +18,13 @@ use crate::stream::greet::linger;
 /// Prefix length that identifies a stranger's IPv6 address (RFC 6177).
 const STRANGER_IPV6_BITS: u8 = 64;
 
-/// All permits of a server.
+/// The permits of a server.
 pub(super) struct HandshakePermits {
     limits: HandshakeLimits,
     members: Box<[IpAddr]>,
     /// Handshakes in progress, by machine.
     taken: RefCell<HashMap<IpAddr, usize>>,
-    /// Those of strangers.
+    /// The handshakes of strangers in progress.
     strangers: Cell<usize>,
     lingering: Cell<usize>,
 }
@@ -37,7 +37,7 @@ pub(super) struct HandshakePermit {
 }
 
 impl HandshakePermits {
-    /// All free; `members` have permits of their own.
+    /// Creates permits that are all free; `members` have reserved ones.
     pub(super) fn new(members: &[IpAddr], limits: HandshakeLimits) -> Rc<Self> {
         Rc::new(Self {
             limits,
@@ -48,7 +48,7 @@ impl HandshakePermits {
         })
     }
 
-    /// A permit for a connection from this address, if there is one.
+    /// Takes a permit for a connection from this address, if one is free.
     pub(super) fn take(self: &Rc<Self>, from: IpAddr) -> Option<HandshakePermit> {
         let from = from.to_canonical();
         let is_member = self.members.contains(&from);
@@ -68,8 +68,7 @@ impl HandshakePermits {
 }
 
 impl HandshakePermit {
-    /// Releases the permit, and closes `stream` so that a refusal arrives, unless too many are
-    /// closing.
+    /// Releases the permit, and closes `stream` after the refusal has arrived, unless too many are closing.
     pub(super) async fn linger(self, stream: TcpStream) {
         let places = Rc::clone(&self.places);
         drop(self);

@@ -5,8 +5,8 @@
 //! - [`PeerPool`] and [`PeerService`]: the two ends of fetches between nodes, on
 //!   the connections of a worker.
 //!
-//! Invariants: messages are accepted only from holders of the cluster's key; bytes handed out are
-//! those that were sent; no input causes a panic, an endless wait, or growth beyond the bounds of
+//! Invariants: messages are accepted only from holders of the cluster's key; bytes are returned exactly as
+//! they were sent; no input causes a panic, an endless wait, or growth beyond the bounds of
 //! [`limits`](crate::limits).
 
 mod counts;

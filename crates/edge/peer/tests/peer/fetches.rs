@@ -1,5 +1,5 @@
-//! Fetches between nodes over loopback: one worker is both, or one of them is a
-//! socket that says what the test wants.
+//! Fetches between nodes over loopback: one worker is both nodes, or one of them is a socket that sends what
+//! the test specifies.
 
 use std::collections::VecDeque;
 use std::io::Write;
@@ -17,7 +17,7 @@ use skep_wire::cache::{
     SegmentName,
 };
 
-/// Fetches a segment from an offset; what came, and why no more.
+/// Fetches a segment from an offset; returns what was received, and the error that ended it.
 async fn take(
     pool: &Rc<PeerPool>,
     address: SocketAddr,
@@ -41,7 +41,7 @@ async fn take(
     }
 }
 
-/// The same from the rig's own node.
+/// The same, from the rig's own node.
 async fn take_from(rig: &Rig, kind: u8, from: u32) -> Result<Vec<u8>, (Vec<u8>, PeerError)> {
     take(&rig.pool, rig.address, kind, from).await
 }
@@ -189,7 +189,7 @@ fn a_fetch_that_is_dropped_ends_at_both_ends() {
         assert_eq!((rig.pool.connections(rig.address), rig.sources.count.get()), ((1, 0), 1));
         drop(fetching);
         assert_eq!(rig.pool.connections(rig.address), (0, 0));
-        // The other end learns of it when it says that it is still there.
+        // The other end notices it when it sends a keepalive.
         while rig.sources.count.get() > 0 {
             rig.sources.fewer.notified().await;
         }
@@ -215,13 +215,13 @@ fn a_node_does_not_fetch_from_itself() {
 
 #[test]
 fn strangers_of_many_addresses_keep_no_node_from_fetching() {
-    /// More than there are permits for, and fewer than a process may have descriptors.
+    /// More than the number of permits, and less than the limit of descriptors per process.
     const STRANGERS: usize = 700;
     on_worker(|rig| async move {
         let (address, has_ended) = (rig.address, Arc::new(AtomicBool::new(false)));
         let ends = Arc::clone(&has_ended);
         let strangers = std::thread::spawn(move || {
-            // They lose their permits after a while: others come.
+            // They lose their permits after a while, and others follow.
             let mut open = VecDeque::new();
             for number in (0..16).cycle().take_while(|_| !ends.load(Ordering::Relaxed)) {
                 open.push_back(connect_from([127, 0, 1, 1 + number], address));
@@ -243,7 +243,7 @@ fn strangers_of_many_addresses_keep_no_node_from_fetching() {
     });
 }
 
-/// Runs `other` as the node that is asked, and fetches a segment from it.
+/// Runs `other` as the requested node, and fetches a segment from it.
 fn fetch_from(
     other: impl FnOnce(TcpListener) + Send + 'static,
     check: impl FnOnce(Vec<u8>, PeerError, &Rig) + Send + 'static,
@@ -258,7 +258,7 @@ fn fetch_from(
     other.join().unwrap();
 }
 
-/// Answers the first request with `bytes`, and then waits for the end.
+/// Answers the first request with `bytes`, and then waits for the end of the stream.
 fn answers(bytes: Vec<u8>) -> impl FnOnce(TcpListener) + Send + 'static {
     move |listener| {
         let mut stream = server(&listener, Purpose::Fetch, "b");
@@ -344,13 +344,13 @@ fn a_connection_that_died_in_the_pool_is_made_again() {
         let mut first = server(&listener, Purpose::Fetch, "b");
         read_frame(&mut first);
         first.write_all(&said).unwrap();
-        // Takes the second request, and closes.
+        // Reads the second request, and closes without a reply.
         read_frame(&mut first);
         drop(first);
         let mut second = server(&listener, Purpose::Fetch, "b");
         read_frame(&mut second);
         second.write_all(&said).unwrap();
-        // Closes while it is idle.
+        // Closes while the connection is idle.
         drop(second);
         closed.send(()).unwrap();
         let mut third = server(&listener, Purpose::Fetch, "b");
@@ -369,7 +369,7 @@ fn a_connection_that_died_in_the_pool_is_made_again() {
     other.join().unwrap();
 }
 
-/// What the service says to a socket that does as `other` does, in a thread.
+/// The counters of the service after it has served a socket that behaves as `other` specifies.
 fn serve_to(other: impl FnOnce(SocketAddr) + Send + 'static) -> Arc<StreamCounts> {
     let counts = Arc::new(std::sync::Mutex::new(None));
     let found = Arc::clone(&counts);
@@ -405,7 +405,7 @@ fn askers_that_make_no_sense_are_closed() {
             stream.write_all(&bytes).unwrap();
             assert_eq!(read_to_close(&mut stream), b"", "{bytes:?}");
         }
-        // Begins a request and does not end it.
+        // Begins a request and does not complete it.
         let mut late = client(address, Purpose::Fetch, "n");
         late.write_all(&frame(&fetch(0, 0).encode())[..9]).unwrap();
         assert_eq!(read_to_close(&mut late), b"");
@@ -432,7 +432,7 @@ fn requests_that_come_in_pieces_or_together_are_answered_in_order() {
     });
 }
 
-/// Not a test: how fast it is on this machine. `--ignored --nocapture`, in release.
+/// Not a test: prints the speed on this machine. `--ignored --nocapture`, in release.
 #[test]
 #[ignore = "prints figures"]
 fn figures() {

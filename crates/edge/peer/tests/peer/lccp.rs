@@ -1,4 +1,4 @@
-//! Sockets of LCCP, as packets of IP and by UDP, in a network of their own.
+//! LCCP sockets over IP packets and over UDP, in a network namespace of their own.
 
 use std::fs::File;
 use std::future::poll_fn;
@@ -20,7 +20,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::support::{KEY, OTHER_KEY, PATIENCE, poll_until};
 
-/// How datagrams travel, with two addresses of this machine each.
+/// A transport of datagrams, with two addresses of this machine each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     RawV4,
@@ -38,7 +38,7 @@ impl Way {
         }
     }
 
-    /// Of an own machine; as netguard opens it.
+    /// The transport of a machine, as netguard opens it.
     fn transport(self, machine: u8) -> LccpTransport {
         match self {
             Self::Udp => LccpTransport::Udp(self.address(machine)),
@@ -46,7 +46,7 @@ impl Way {
         }
     }
 
-    /// Sends any bytes where LCCP is expected.
+    /// Sends arbitrary bytes to an LCCP socket.
     fn send_bytes(self, from: u8, bytes: &[u8], to: SocketAddr) {
         match self {
             Self::Udp => {
@@ -76,13 +76,13 @@ fn settings(name: &str, key: &str) -> LccpSettings {
     LccpSettings { key, cluster, name: name.to_owned(), clock }
 }
 
-/// Two machines that know each other's addresses, and have met.
+/// Two machines that have each other's addresses, and have exchanged hellos.
 fn pair(way: Way) -> (LccpSocket, LccpSocket) {
     let mut a = LccpSocket::open(way.transport(1), &settings("a", KEY)).unwrap();
     let mut b = LccpSocket::open(way.transport(2), &settings("b", KEY)).unwrap();
     a.set_peer("b", b.address());
     b.set_peer("a", a.address());
-    // The first is answered, by which the second is live.
+    // The first hello is answered, which makes later datagrams live.
     a.greet(b.own()).unwrap();
     poll_until("b is met", || drained(&mut b).is_empty() && b.counts().hellos() == 1);
     poll_until("a has the answer", || {
@@ -113,7 +113,7 @@ fn each_way(work: fn(Way)) {
     each_raw_way(work);
 }
 
-/// On a thread with a network of its own, or says why it cannot.
+/// Runs on a thread with a network of its own, or reports why it cannot.
 fn each_raw_way(work: fn(Way)) {
     let run = move || {
         if !leave_network() {
@@ -133,7 +133,7 @@ fn make_addresses() -> bool {
     let addresses = [1, 2, 3].map(|machine| Way::RawV6.address(machine).ip());
     let add = |address| ip(&format!("address add {address}/128 dev lo nodad")).is_some();
     let is_made = ip("link set lo up").is_some() && addresses.iter().all(add);
-    // The kernel makes the routes later, in a thread of its own.
+    // The kernel adds the routes later, in a thread of its own.
     let is_local =
         |address| ip(&format!("route get {address}")).is_some_and(|it| it.starts_with("local"));
     if is_made {
@@ -149,7 +149,7 @@ fn ip(arguments: &str) -> Option<String> {
 
 #[expect(unsafe_code, reason = "leaves the network, on a thread that ends soon after")]
 fn leave_network() -> bool {
-    // SAFETY: no descriptors and no memory are unshared.
+    // SAFETY: neither descriptors nor memory are unshared.
     unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) }.is_ok()
 }
 
@@ -191,7 +191,7 @@ fn forged_and_truncated_datagrams_are_counted_and_ignored() {
         for bytes in [0, 1, 64, 1_400, 1_401, 9_000] {
             way.send_bytes(1, &vec![2; bytes], b.address());
         }
-        // From an address that no machine has.
+        // From an address that is not in the config.
         way.send_bytes(3, &[2; 100], b.address());
         let counts = b.counts();
         poll_until("all came", || {
@@ -215,7 +215,7 @@ fn forged_and_truncated_datagrams_are_counted_and_ignored() {
 fn a_replayed_datagram_is_counted_and_ignored() {
     each_raw_way(|way| {
         let (mut a, mut b) = pair(way);
-        // Sees what b sees: each raw socket gets a copy.
+        // Receives what b receives: each raw socket gets a copy.
         let tap = raw(way.address(2));
         tap.set_read_timeout(Some(PATIENCE)).unwrap();
         a.send(b.own(), b"once").unwrap();

@@ -17,25 +17,24 @@ use skep_wire::cache::{
 type NodeEvent = LinkEvent<ToNode, Command<ToCoordinator>>;
 type ServerEvent = LinkEvent<ToCoordinator, Command<ToNode>>;
 
-/// What a test has a handler do.
+/// Commands of a test to a handler.
 enum Command<Out> {
     Send(LinkId, Out),
     SendAll(Out),
-    /// Until the link takes no more.
+    /// Sends the message until the link accepts no more.
     Flood(LinkId, Out),
     Close(LinkId),
-    /// Says that it was heard, and waits for a word.
+    /// Signals that it was received, and blocks until the test signals back.
     Hold(SyncSender<()>, Receiver<()>),
 }
 
-/// Those of tests that have nothing to do with silence: a machine that is held up
-/// loses no link.
+/// Settings of tests that are not about silence: a machine that is delayed loses no link.
 fn settings(identity: Identity) -> LinkSettings {
     let usual = LinkSettings::new(identity, 1_000);
     LinkSettings { queue_bytes_max: 1 << 20, silence_ms: 20_000, ..usual }
 }
 
-/// A handler that does as it is told, and passes on what happens.
+/// A handler that executes commands and passes on events.
 macro_rules! handler {
     ($events:expr) => {{
         let events = $events;
@@ -137,7 +136,7 @@ impl Node {
         self.events.recv_timeout(PATIENCE).unwrap()
     }
 
-    /// The next link; tries that went amiss before it don't count.
+    /// The next link; failed attempts before it are ignored.
     fn up(&self) -> LinkId {
         loop {
             match self.next() {
@@ -196,7 +195,7 @@ fn answer(ask: u64) -> ToNode {
     ToNode::Answer { ask, answer: skep_wire::cache::CoordinatorAnswer::Refused }
 }
 
-/// Some kilobytes.
+/// A message of some kilobytes.
 fn long_answer() -> ToNode {
     let names = vec![SegmentName([1; 16]); 64];
     let replica_statuses = vec![skep_wire::cache::ReplicaStatus::Sole; 64];
@@ -232,7 +231,7 @@ fn pings_keep_a_link_that_is_at_rest() {
     let coordinator = Coordinator::start(&quick, listener().0);
     let mut node = client(coordinator.server.address(), Purpose::Link, "n");
     coordinator.up();
-    // Until longer than silence may last.
+    // For longer than the silence limit.
     let began = std::time::Instant::now();
     while began.elapsed() < std::time::Duration::from_millis(1_200) {
         assert_eq!(read_frame(&mut node), b"");
@@ -315,7 +314,7 @@ fn garbage_ends_only_the_stream_that_it_came_on() {
     let mut cut = client(address, Purpose::Link, "n");
     let link = coordinator.up();
     cut.write_all(&frame(&ask(1).encode())[..10]).unwrap();
-    // Not dropped: that is a reset if a ping has come meanwhile.
+    // Not dropped: with an unread ping that would send a reset.
     cut.shutdown(std::net::Shutdown::Write).unwrap();
     assert_eq!(coordinator.down(), (link, Lost::Closed));
     read_to_close(&mut cut);
@@ -366,13 +365,13 @@ fn a_coordinator_that_starts_again_is_linked_again() {
     let second = node.up();
     coordinator.up();
     assert_ne!(first, second);
-    // What is for the link that was is not said on the one that is.
+    // A message for the earlier link is not sent on the new one.
     node.tell(Command::Send(first, ask(1)));
     node.tell(Command::Send(second, ask(2)));
     assert_eq!(coordinator.received(), ask(2));
 }
 
-/// The address of a listener that was closed, whose connections linger.
+/// Binds to the address of a listener that was closed, whose connections linger.
 fn rebind(address: SocketAddr) -> TcpListener {
     // The standard library sets SO_REUSEADDR.
     TcpListener::bind(address).unwrap()
@@ -414,7 +413,7 @@ fn strangers_that_say_nothing_have_so_many_places_and_keep_them_for_a_while() {
     let address = coordinator.server.address();
     let refused = || coordinator.server.counts().refused_here(Reason::Full);
     let mut strangers = Vec::new();
-    // They leave their places after a while: so many that they have to come faster.
+    // They release their permits after a while, so many must connect faster than that.
     poll_until("no place is left", || {
         strangers.extend((0..STRANGERS).map(|_| connect(address)));
         refused() > 0
@@ -461,7 +460,7 @@ fn strangers_of_many_addresses_keep_no_machine_of_the_config_from_linking() {
 fn a_flood_beyond_the_queue_ends_the_link_and_begins_a_new_one() {
     let coordinator = Coordinator::new();
     let address = coordinator.server.address();
-    // Says that it is alive, and reads nothing.
+    // Sends keepalives, and reads nothing.
     let mut deaf = client(address, Purpose::Link, "deaf");
     let link = coordinator.up();
     coordinator.tell(Command::Flood(link, long_answer()));
@@ -475,7 +474,7 @@ fn a_flood_beyond_the_queue_ends_the_link_and_begins_a_new_one() {
     assert_eq!(node.down(), (first, Lost::Overflow));
     let second = node.up();
     node.tell(Command::Send(second, ask(2)));
-    // Some of the flood may have arrived, on the old link.
+    // Part of the flood may have arrived on the old link.
     loop {
         match coordinator.next() {
             LinkEvent::Received { link, message } if link == at_coordinator => {
@@ -504,7 +503,7 @@ fn targets_change_while_links_run() {
     assert!(is_end(two.down().1));
 }
 
-/// The other side closed the connection: a reset, if it had not read all.
+/// Whether the other side closed the connection; with a reset, if it had not read everything.
 fn is_end(lost: Lost) -> bool {
     matches!(lost, Lost::Closed | Lost::Failed(std::io::ErrorKind::ConnectionReset))
 }
@@ -528,7 +527,7 @@ fn a_handler_that_is_busy_can_be_told_only_so_much() {
     assert!(teller.tell(command).is_err(), "the thread is gone");
 }
 
-/// Not a test: how fast it is on this machine. `--ignored --nocapture`, in release.
+/// Not a test: prints the speed on this machine. `--ignored --nocapture`, in release.
 #[test]
 #[ignore = "prints figures"]
 fn figures() {

@@ -1,4 +1,4 @@
-//! Sockets that talk to each other over loopback.
+//! Sockets that exchange messages over loopback.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::OnceLock;
@@ -12,7 +12,7 @@ use skep_wire::seal::{Key, OpenError, PeerId};
 use skep_wire::steer::ForwardingState;
 use skep_wire::table::{Table, TableNode, TableVersion};
 
-/// How long a wait that must end well may take: far more than it does.
+/// Timeout of waits that must succeed: far longer than they take.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn clock() -> Now {
@@ -30,7 +30,7 @@ fn settings(name: &str) -> SocketSettings {
     }
 }
 
-/// Two machines that know each other's addresses.
+/// Two machines that have each other's addresses.
 fn pair() -> (Socket, Socket) {
     let mut a = Socket::bind(&settings("a")).unwrap();
     let mut b = Socket::bind(&settings("b")).unwrap();
@@ -43,7 +43,7 @@ fn message(number: u64) -> Message {
     Message::FlowsTaken(FlowsTaken { dump: 1, number })
 }
 
-/// A table that takes many datagrams.
+/// A table that needs many datagrams.
 fn long_message() -> Message {
     let node = |index: u16| TableNode {
         index,
@@ -59,12 +59,12 @@ fn long_message() -> Message {
     Message::Table(Table { version, nodes: (0..256).map(node).collect(), ..Table::default() })
 }
 
-/// Says `message` from one to the other until it comes.
+/// Sends `message` from one socket to the other until it is received.
 fn say_until_heard(from: &mut Socket, to: &mut Socket, message: &Message) {
     let deadline = Instant::now() + PATIENCE;
     while Instant::now() < deadline {
         from.send(to.own(), message).unwrap();
-        // The one who speaks also listens: for the answer to its hello.
+        // The sender also receives, for the answer to its hello.
         let heard = to.receive(Duration::from_millis(5)).unwrap();
         if heard.is_some_and(|received| received.message == *message && received.from == from.own())
         {
@@ -150,13 +150,13 @@ fn a_message_that_waited_in_the_queue_is_as_old_as_it_is() {
     let before = clock();
     a.send(b.own(), &message(2)).unwrap();
     let after = clock();
-    // As a process that is stopped meanwhile.
+    // As in a process that is stopped meanwhile.
     std::thread::sleep(Duration::from_millis(300));
     a.send(b.own(), &message(3)).unwrap();
     let late = clock();
     let [first, second] = [2, 3].map(|_| b.receive(PATIENCE).unwrap().unwrap());
     assert_eq!((first.message, second.message), (message(2), message(3)));
-    // Clocks of whole milliseconds, of which one is the kernel's.
+    // The clocks have whole milliseconds, and one of them is the kernel's.
     assert!(before.0 - 2 <= first.at.0 && first.at.0 <= after.0 + 2, "{before:?} {:?}", first.at);
     assert!(late.0 - 200 <= second.at.0 && second.at <= clock(), "{late:?} {:?}", second.at);
 }
@@ -173,7 +173,7 @@ fn a_wait_is_ended_from_another_thread_and_by_a_message() {
         eprintln!("the thread got: {priority}");
         assert!(!priority.to_string().is_empty());
     });
-    // Counts even if the thread does not wait yet.
+    // Counts even if the thread is not waiting yet.
     waker.wake();
     assert_eq!(hears.recv_timeout(PATIENCE).unwrap(), None, "woken, and not by a message");
     a.send(PeerId::of("b"), &message(2)).unwrap();

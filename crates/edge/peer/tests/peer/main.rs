@@ -1,4 +1,4 @@
-//! Datagrams, links and fetches between machines, on the loopback.
+//! Tests of datagrams, links and fetches between machines, over loopback.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod fetches;

@@ -1,4 +1,4 @@
-//! Connections that move between machines in mid-conversation, as root.
+//! Connections that move between machines while in use, as root.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;

@@ -1,4 +1,4 @@
-//! A request begins at the donor, and the reply comes from the receiver.
+//! A request begins at the donor, and the receiver sends the reply.
 
 use std::net::TcpStream;
 use std::os::fd::AsFd;
@@ -114,7 +114,7 @@ fn no_privilege_is_needed_but_for_the_mode() {
     }
 }
 
-/// On a thread without any capability.
+/// Runs `work` on a thread without capabilities.
 fn without_privilege(work: impl FnOnce() + Send) {
     let none = CapabilitySet::empty();
     let none = CapabilitySets { effective: none, permitted: none, inheritable: none };

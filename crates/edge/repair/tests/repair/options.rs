@@ -1,16 +1,16 @@
-//! Connections with and without each option of the handshake move, between machines that would have
-//! negotiated others.
+//! Connections with and without each handshake option are moved, between machines that would have negotiated
+//! other options.
 
 use skep_wire::handoff::tcp::{TcpOptions, WindowScales};
 
 use crate::common::{BOTH, Bed, Ip, Place, SEND_MSS, tcp_info};
 use crate::talk::{begin_request, finish};
 
-/// Memory of a socket: least, default and most; the last determines the window scale.
+/// Minimum, default and maximum memory of a socket; the maximum determines the window scale.
 const SMALL_MEMORY: &str = "4096 131072 131072";
 const HUGE_MEMORY: &str = "4096 131072 1073741824";
 
-/// Of each segment (RFC 7323, appendix A).
+/// Bytes per segment (RFC 7323, appendix A).
 const TIMESTAMPS_BYTES: u32 = 12;
 
 #[test]
@@ -117,8 +117,8 @@ fn with_segments_as_large_as_the_network_takes() {
     each_ip(|_| (), |options| assert!(options.sack));
 }
 
-/// A conversation over each version of IP, in a bed that `prepare` has changed; `check` gets the options that were
-/// negotiated.
+/// Moves a connection over each version of IP, in a bed that `prepare` has changed; `check` gets the
+/// negotiated options.
 fn each_ip(prepare: impl Fn(&Bed), check: impl Fn(TcpOptions)) {
     let Some(bed) = Bed::new() else { return };
     prepare(&bed);
@@ -130,7 +130,7 @@ fn each_ip(prepare: impl Fn(&Bed), check: impl Fn(TcpOptions)) {
         check(state.options);
         let connection = connection.restored(&bed, Place::Receiver, &state);
         let after = tcp_info(&connection.server)[SEND_MSS];
-        // The kernel states it with the timestamps that it would have used, and sends without.
+        // The kernel reports it with the timestamps that it would have used, but sends none.
         assert!(after.abs_diff(before) <= TIMESTAMPS_BYTES, "{before} bytes, then {after}");
         finish(connection);
     }

@@ -1,4 +1,4 @@
-//! Connections that stay, each with its cause, and states that no connection can have.
+//! Connections that cannot be moved, each with its cause, and states that no connection can have.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, UdpSocket};
@@ -14,7 +14,7 @@ use crate::common::{
 };
 use crate::talk::{begin_request, finish, stream_bytes};
 
-/// Why the connection stays, once `provoke` was done to it.
+/// Why the connection cannot be moved after `provoke`.
 fn refusal(bed: &Bed, provoke: impl FnOnce(&mut Connection)) -> SnapshotError {
     let mut connection = bed.connection(Ip::V4);
     provoke(&mut connection);
@@ -114,8 +114,8 @@ fn a_flow_that_is_not_blocked_is_noticed() {
 
 const BURST_BYTES: usize = 500;
 
-/// Whether one of the snapshots that are taken while the client sends a burst says that packets came. Those that
-/// do not must be right.
+/// Whether one of the snapshots taken during a burst from the client reports that packets arrived. All others
+/// must be right.
 fn is_noticed(connection: &mut Connection) -> bool {
     let first = snapshot(&connection.server, LIMITS).unwrap();
     let Connection { client, server, .. } = connection;
@@ -169,6 +169,6 @@ fn states_that_cannot_be_are_refused() {
         let error = refused(change);
         assert!(matches!(error, RestoreError::System { .. }), "{error}");
     }
-    // None of them has done any harm.
+    // None of the refused snapshots has done any harm.
     finish(connection.restored(&bed, Place::Receiver, &state));
 }

@@ -1,4 +1,4 @@
-//! A handoff of a machine to itself: the donor's socket must go before the receiver's comes.
+//! A handoff of a machine to itself: the donor's socket must be closed before the receiver's is restored.
 
 use skep_repair::{RestoreError, close_silently, restore};
 
@@ -16,7 +16,7 @@ fn a_connection_moves_to_another_socket_of_the_same_machine() {
         let error = restore(&early, &connection.id, &state).unwrap_err();
         assert!(matches!(error, RestoreError::Taken), "{error}");
         close_silently(connection.server.into()).unwrap();
-        // A socket that has failed is of no more use.
+        // A socket that failed to be restored is unusable.
         close_silently(early.into()).unwrap();
         let server = restored_socket(&bed.donor, &connection.id, &state).unwrap();
         bed.steer(Place::Donor);

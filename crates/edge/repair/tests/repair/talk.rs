@@ -1,4 +1,4 @@
-//! What client and server say to each other, and that all of it comes.
+//! What client and server send to each other, all of which must arrive.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -11,12 +11,12 @@ use crate::common::{Connection, poll_until, unread_bytes};
 const REPLY_BYTES: usize = 20 * 1024 * 1024;
 const UPLOAD_BYTES: usize = 2 * 1024 * 1024;
 
-/// The same bytes at the same places of any stream.
+/// Bytes of a stream that depend only on their positions.
 pub(crate) fn stream_bytes(range: std::ops::Range<usize>) -> Vec<u8> {
     range.map(|at| (at * 7 + at / 251) as u8).collect()
 }
 
-/// Sends `bytes` one way, all of which must come.
+/// Sends `bytes` in one direction, and checks that all arrive.
 pub(crate) fn pass(from: &mut TcpStream, to: &mut TcpStream, bytes: &[u8]) {
     thread::scope(|scope| {
         scope.spawn(|| from.write_all(bytes).unwrap());
@@ -26,13 +26,13 @@ pub(crate) fn pass(from: &mut TcpStream, to: &mut TcpStream, bytes: &[u8]) {
     });
 }
 
-/// The client sends the first half of a request, which the server does not read yet.
+/// Sends the first half of a request from the client, which the server does not read yet.
 pub(crate) fn begin_request(connection: &mut Connection) {
     connection.client.write_all(b"GET /long").unwrap();
     poll_until("half a request", || unread_bytes(&connection.server) == 9);
 }
 
-/// The second half, a long reply, an upload, and the client's end.
+/// Sends the second half, a long reply and an upload, and closes the client's side.
 pub(crate) fn finish(connection: Connection) {
     let Connection { mut client, mut server, .. } = connection;
     client.write_all(b" HTTP/1.1\r\n\r\n").unwrap();

@@ -32,7 +32,7 @@ fn a_client_without_window_gets_the_rest_when_it_reads() {
         let mut connection =
             bed.connection_with(ip, |client| client.set_recv_buffer_size(8_192).unwrap());
         let mut sent_bytes = 0;
-        // No more than the window at a time, so that nothing waits in the send queue at its end.
+        // At most one window at a time, so that the send queue is empty at the end.
         loop {
             let window_bytes = tcp_info(&connection.server)[SEND_WINDOW] as usize;
             if window_bytes == 0 {
@@ -63,7 +63,7 @@ fn the_window_that_the_donor_announced_is_honoured() {
     let Some(bed) = Bed::new() else { return };
     for ip in BOTH {
         let mut connection = bed.connection(ip);
-        // The donor's window grows.
+        // Makes the donor's window grow.
         pass(&mut connection.client, &mut connection.server, &stream_bytes(0..30_000_000));
         let state = connection.freeze(&bed).unwrap();
         let window = state.window;

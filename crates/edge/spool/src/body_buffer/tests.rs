@@ -1,4 +1,4 @@
-//! Bodies by themselves, and a hundred at once within bounds.
+//! Single bodies, and hundreds at once within their bounds.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::future::poll_fn;
@@ -25,12 +25,12 @@ fn run<T>(job: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(job)
 }
 
-/// So many bytes of a sequence without a period that a block has.
+/// `count` bytes of a sequence whose period differs from the size of a block.
 fn bytes(from: usize, count: usize) -> Vec<u8> {
     (from..from + count).map(|at| (at % 251) as u8).collect()
 }
 
-/// Puts in as much as there is room for, up to `count` bytes; returns how much, and what was short.
+/// Appends up to `count` bytes, as far as there is room; returns the number appended, and what ran short.
 async fn fill(body: &mut BodyBuffer, from: usize, count: usize) -> (usize, Option<Shortage>) {
     let mut done = 0;
     while done < count {
@@ -55,7 +55,7 @@ async fn take(body: &mut BodyBuffer, count: usize) -> io::Result<Vec<u8>> {
     Ok(sink)
 }
 
-/// All that the bodies had is given back, as soon as threads have closed their files.
+/// Checks that the bodies have released everything, as soon as threads have closed their files.
 async fn assert_all_given_back(of: &BodyBuffers) {
     assert_eq!(of.memory_bytes(), 0);
     while of.spool_bytes() > 0 {
@@ -156,7 +156,7 @@ fn clients_that_stop_after_a_while_leave_memory_to_the_next() {
         let mut bodies: Vec<_> = (0..300).map(|_| of.body(256 * KIB)).collect();
         for body in &mut bodies {
             assert_eq!(fill(body, 0, count).await, (count, None), "{:?}", of.shortages());
-            // Up to the first bytes that come back from the file.
+            // Up to the first bytes that are read back from the file.
             while body.disk.read_at == 0 {
                 take(body, 4 * KIB as usize).await.unwrap();
             }
@@ -218,7 +218,7 @@ fn a_body_that_is_dropped_while_the_disk_works_gives_all_back() {
         for after in 0..8 {
             let mut body = of.body(64 * KIB);
             fill(&mut body, 0, (after * 100 + 400) * KIB as usize).await;
-            // Begins to read, or waits for a write.
+            // Starts a read, or waits for a write.
             let mut sink = Vec::new();
             for _ in 0..after * 20 {
                 let taken = poll_fn(|cx| {
@@ -241,7 +241,7 @@ fn who_waits_for_room_is_woken_when_others_give_it_back() {
     let folder = tempfile::tempdir().unwrap();
     for folder in [None, Some(folder.path())] {
         let of = BodyBuffers::new(limits(folder));
-        // Somebody has all of the memory.
+        // All of the memory is in use.
         let all = of.reserve_memory(4 * MIB);
         run(async {
             let mut body = of.body(256 * KIB);

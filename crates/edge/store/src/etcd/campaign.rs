@@ -1,14 +1,12 @@
 //! Leadership by lease: one key per cluster, bound to the lease of its writer.
 //!
-//! A candidate that finds no key writes it; etcd removes it when the lease of its writer expires.
-//! The revision of that write is the epoch: etcd's revisions only grow, so every term has a greater
-//! one. (An etcd restored from a backup goes back; etcd's documentation describes how to bump its
-//! revision then.)
+//! A candidate that finds no key writes it; etcd removes it when the lease of its writer expires. The
+//! revision of that write is the epoch: etcd's revisions only grow, so every term has a greater epoch. (After
+//! a restore from a backup, revisions are lower; etcd's documentation describes how to bump them.)
 //!
-//! Invariant: a candidate reports `Me` only within a lease that etcd confirmed, counted from before
-//! the request was sent, less a margin. So its term ends before the next one starts, if clocks run
-//! at the same rate. A process that was suspended for longer finds its view expired when it reads
-//! it.
+//! Invariant: a candidate reports `Me` only within a lease that etcd has confirmed, counted from before the
+//! request was sent, less a margin. So its term ends before the next one starts, if clocks run at the same
+//! rate. A process that was suspended for longer finds its view expired when it reads the view.
 
 use std::time::Duration;
 
@@ -28,13 +26,13 @@ const GRANT: &str = "/etcdserverpb.Lease/LeaseGrant";
 const KEEP_ALIVE: &str = "/etcdserverpb.Lease/LeaseKeepAlive";
 const REVOKE: &str = "/etcdserverpb.Lease/LeaseRevoke";
 
-/// The key of the leader, its name as the value.
+/// The key of the leader; its value is the leader's name.
 pub(crate) const LEADER: &str = "leader";
 
 /// A candidate for leadership.
 pub(crate) struct Candidate {
     name: String,
-    /// Requested length of a lease; etcd may grant a longer one.
+    /// Requested lifetime of a lease; etcd may grant a longer one.
     ttl: Duration,
     lease: Option<EtcdLease>,
     latest: Latest<Held>,
@@ -43,12 +41,12 @@ pub(crate) struct Candidate {
 #[derive(Clone, Copy)]
 struct EtcdLease {
     id: i64,
-    /// When it may expire, counted from the request for it.
+    /// When the lease may expire, counted from the request for it.
     ends: Instant,
 }
 
 impl Candidate {
-    /// A candidate `name` with leases of `ttl`; results are published to `latest`.
+    /// Creates a candidate `name` with leases of `ttl`; results are published to `latest`.
     pub(crate) fn new(name: String, ttl: Duration, latest: Latest<Held>) -> Self {
         Self { name, ttl, lease: None, latest }
     }
@@ -77,8 +75,8 @@ impl Candidate {
         self.resign(etcd).await;
     }
 
-    /// Renews the lease, reads the leader, and takes its place if it is empty. Returns the view
-    /// and its revision.
+    /// Renews the lease, reads the leader, and becomes the leader if there is none. Returns the view and its
+    /// revision.
     async fn round(&mut self, etcd: &Etcd) -> Result<(Held, u64), StoreError> {
         let deadline = self.round_ends();
         let lease = self.renew(etcd, deadline).await?;
@@ -91,7 +89,7 @@ impl Candidate {
                 lease: lease.id,
             };
             let taken = etcd.put_if(put, Expected::Absent, deadline).await;
-            // A lease that etcd has forgotten is refused here.
+            // If the lease no longer exists at etcd, it is refused here.
             if matches!(taken, Err(StoreError::Refused { .. })) {
                 self.lease = None;
             }
@@ -104,7 +102,7 @@ impl Candidate {
         Ok((self.judge(leader, lease, asked), as_of))
     }
 
-    /// Interprets the leader's key.
+    /// Interprets the value of the leader's key.
     fn judge(&self, leader: Option<KeyValue>, lease: EtcdLease, asked: Instant) -> Held {
         let good_until = Some(asked + self.ttl);
         let epoch = self.latest.get().view.epoch;
@@ -155,7 +153,7 @@ impl Candidate {
         }
     }
 
-    /// A round ends in time for the next one, and when the view expires.
+    /// A round ends in time for the next one, and before the view expires.
     fn round_ends(&self) -> Instant {
         let now = Instant::now();
         let ends = now + self.ttl / LEASE_ROUNDS;
@@ -182,7 +180,7 @@ impl Candidate {
         self.lease.ok_or(StoreError::Timeout)
     }
 
-    /// Revokes the lease, so that the next leader need not wait for its end.
+    /// Revokes the lease, so that the next leader need not wait for its expiry.
     async fn resign(self, etcd: &Etcd) {
         let before = self.latest.get();
         self.latest.publish(Held::unknown(before.view.epoch), false);
@@ -196,7 +194,7 @@ impl Candidate {
 }
 
 impl EtcdLease {
-    /// A lease of `ttl_s` seconds, at least from `asked` on; `None` for an expired one.
+    /// Creates a lease of `ttl_s` seconds, counted from `asked`; `None` if it has expired.
     fn new(id: i64, asked: Instant, ttl_s: i64) -> Option<Self> {
         let ttl = Duration::from_secs(u64::try_from(ttl_s).ok()?);
         let counted = ttl - ttl / LEASE_MARGIN_DIVISOR;

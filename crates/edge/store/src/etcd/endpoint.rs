@@ -15,7 +15,7 @@ use tonic_prost::ProstCodec;
 use crate::error::StoreOpenError;
 use crate::limits::{ATTEMPT_TIMEOUT_MS, PROBE_INTERVAL_MS, REPLY_BYTES_MAX};
 
-/// An endpoint. It connects with the first request, and again after its connection broke.
+/// An endpoint. It connects with the first request, and reconnects after its connection broke.
 #[derive(Clone)]
 pub(super) struct Endpoint {
     /// As configured.
@@ -24,7 +24,7 @@ pub(super) struct Endpoint {
 }
 
 impl Endpoint {
-    /// An endpoint `http://HOST:PORT`; call it within a runtime.
+    /// Creates an endpoint for `http://HOST:PORT`; must be called within a runtime.
     pub(super) fn new(url: &str) -> Result<Self, StoreOpenError> {
         check(url)?;
         let invalid = |error: tonic::transport::Error| bad(url, &chain_end(&error).to_string());
@@ -39,7 +39,7 @@ impl Endpoint {
         Ok(Self { url: url.to_owned(), channel })
     }
 
-    /// One request, one reply.
+    /// Sends one request, and returns the reply.
     pub(super) async fn ask<Q, R>(&self, method: &'static str, request: Q) -> Result<R, Status>
     where
         Q: Message + 'static,
@@ -63,8 +63,7 @@ impl Endpoint {
         Ok(reply.into_inner())
     }
 
-    /// One request, then replies until the stream is dropped or the member
-    /// loses its leader.
+    /// Sends one request, and returns replies until the stream is dropped or the member loses its leader.
     pub(super) async fn follow<Q, R>(
         &self,
         method: &'static str,
@@ -76,7 +75,7 @@ impl Endpoint {
     {
         let mut grpc = self.grpc().await?;
         let path = PathAndQuery::from_static(method);
-        // etcd ends a watch whose request has ended.
+        // etcd ends a watch when the stream of requests ends.
         let requests = led(once(request).chain(pending()));
         let replies = grpc.streaming(requests, path, ProstCodec::<Q, R>::default()).await?;
         Ok(replies.into_inner())
@@ -89,7 +88,7 @@ impl Endpoint {
     }
 }
 
-/// A request that only a member with a leader accepts (`rpctypes.MetadataRequireLeaderKey`).
+/// Marks a request so that only a member with a leader accepts it (`rpctypes.MetadataRequireLeaderKey`).
 fn led<Q>(message: Q) -> Request<Q> {
     let mut request = Request::new(message);
     request.metadata_mut().insert("hasleader", MetadataValue::from_static("true"));
@@ -137,7 +136,7 @@ fn is_in_chain<E: Error + 'static>(error: &(dyn Error + 'static)) -> bool {
     error.is::<E>() || error.source().is_some_and(is_in_chain::<E>)
 }
 
-/// Rejects endpoints that would connect, but not as intended.
+/// Rejects endpoints that could be connected to, but not as intended.
 fn check(url: &str) -> Result<(), StoreOpenError> {
     if url.starts_with("https://") {
         return Err(bad(url, "TLS to etcd is not supported"));

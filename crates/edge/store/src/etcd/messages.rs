@@ -1,7 +1,7 @@
-//! The messages of etcd's API v3 that we use, with the fields that we use.
+//! The messages of etcd's API v3 that are used here, with the fields that are used.
 //!
-//! Names and tags are those of `etcdserverpb/rpc.proto` and `mvccpb/kv.proto`;
-//! fields left out are skipped by the decoder and default in the encoder.
+//! Names and tags are those of `etcdserverpb/rpc.proto` and `mvccpb/kv.proto`; omitted fields are skipped by
+//! the decoder and have their defaults in the encoder.
 
 /// `KeyValue`.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -25,7 +25,7 @@ pub(super) struct ResponseHeader {
     pub(super) revision: i64,
 }
 
-/// `RangeRequest`; of one key, linearizable.
+/// `RangeRequest` for one key, linearizable.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct RangeRequest {
     #[prost(bytes = "vec", tag = "1")]
@@ -68,22 +68,22 @@ pub(super) enum Request {
     Put(PutRequest),
 }
 
-/// `ResponseOp`; of a range, since that of a put contains nothing of interest.
+/// `ResponseOp` of a range; that of a put contains nothing of interest.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct ResponseOp {
     #[prost(message, optional, tag = "1")]
     pub(super) range: Option<RangeResponse>,
 }
 
-/// `Compare`; for equality.
+/// `Compare` for equality.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct Compare {
     #[prost(int32, tag = "2")]
     pub(super) target: i32,
     #[prost(bytes = "vec", tag = "3")]
     pub(super) key: Vec<u8>,
-    /// Of the last write; 0 compares equal to no value. It must be sent even
-    /// when it is 0, or etcd does not know what to compare.
+    /// Revision of the last write; 0 means that there is no value. It must be encoded even if it is 0:
+    /// otherwise etcd does not know what to compare.
     #[prost(int64, optional, tag = "6")]
     pub(super) mod_revision: Option<i64>,
 }
@@ -113,7 +113,7 @@ pub(super) struct TxnResponse {
     pub(super) responses: Vec<ResponseOp>,
 }
 
-/// `LeaseGrantRequest`; etcd chooses the number.
+/// `LeaseGrantRequest`; etcd chooses the id.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct LeaseGrantRequest {
     #[prost(int64, tag = "1")]
@@ -136,15 +136,14 @@ pub(super) struct LeaseRequest {
     pub(super) id: i64,
 }
 
-/// `LeaseKeepAliveResponse`; a lease that has run out has no time to live.
+/// `LeaseKeepAliveResponse`; the time to live of an expired lease is 0.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct LeaseKeepAliveResponse {
     #[prost(int64, tag = "3")]
     pub(super) ttl_s: i64,
 }
 
-/// A message of which nothing is read or written: `StatusRequest`,
-/// `LeaseRevokeResponse`.
+/// A message of which no field is used: `StatusRequest`, `LeaseRevokeResponse`.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct Empty {}
 
@@ -178,7 +177,7 @@ pub(super) struct WatchResponse {
 pub(super) struct StatusResponse {
     #[prost(message, optional, tag = "1")]
     pub(super) header: Option<ResponseHeader>,
-    /// Member that leads; 0 for none.
+    /// The leading member; 0 if there is none.
     #[prost(uint64, tag = "4")]
     pub(super) leader: u64,
     /// Alarms, such as `NOSPACE`.

@@ -1,7 +1,7 @@
 //! `store = "etcd"`: API v3 over gRPC, without generated code.
 //!
-//! A call goes to the endpoint that answered last, then to the others in turn until its deadline.
-//! So a call may be carried out more than once; all calls here tolerate this (see `put`).
+//! A call is sent to the endpoint that answered last, then to the others in turn until its deadline. So a
+//! call may be executed more than once; all calls here tolerate this (see `put`).
 
 mod campaign;
 mod endpoint;
@@ -32,10 +32,10 @@ const TXN: &str = "/etcdserverpb.KV/Txn";
 const WATCH: &str = "/etcdserverpb.Watch/Watch";
 const STATUS: &str = "/etcdserverpb.Maintenance/Status";
 
-/// An etcd of one or more members.
+/// An etcd cluster of one or more members.
 pub(crate) struct Etcd {
     endpoints: Vec<Endpoint>,
-    /// The endpoint to ask next: the one that answered last, if any did.
+    /// The endpoint to try first: the one that answered last, if any did.
     preferred: Cell<usize>,
     /// Why the last call to each endpoint failed, if it did.
     problems: RefCell<Vec<Option<String>>>,
@@ -46,12 +46,13 @@ pub(crate) struct Etcd {
 /// A reply, and whether it took a retry.
 struct EtcdReply<R> {
     reply: R,
-    /// An earlier attempt may have been carried out as well.
+    /// Whether an earlier attempt may have been executed as well.
     is_retry: bool,
 }
 
 impl Etcd {
-    /// For the cluster named `cluster`. Sends no request yet. Call it within a runtime.
+    /// Creates a client for the cluster named `cluster`, without sending a request. Must be called within a
+    /// runtime.
     pub(crate) fn new(endpoints: &[String], cluster: &str) -> Result<Self, StoreOpenError> {
         let found = endpoints.len();
         if !(1..=ENDPOINTS_MAX).contains(&found) {
@@ -84,8 +85,8 @@ impl Etcd {
         let answer = self.put_if(put, expected, deadline).await?;
         match answer.reply {
             Ok(revision) => Ok(revision),
-            // What stands there is what an earlier attempt of this very call
-            // has put, or the same bytes of somebody else.
+            // The present value was put by an earlier attempt of this call, or it has the same bytes from
+            // another writer.
             Err(Some(found)) if answer.is_retry && found.value == value => {
                 Ok(found.mod_revision as u64)
             }
@@ -99,8 +100,7 @@ impl Etcd {
     /// Returns when `key` may have been written after revision `as_of`.
     pub(crate) async fn changed(&self, key: &str, as_of: u64) {
         if self.wait_for_event(key, as_of).await.is_err() {
-            // The read that follows finds another endpoint, or says that there
-            // is none.
+            // The read that follows finds another endpoint, or reports that there is none.
             sleep(Duration::from_millis(WATCH_RETRY_MS)).await;
         }
     }
@@ -145,7 +145,7 @@ impl Etcd {
         Health { answering, of: self.endpoints.len(), what: "endpoints", problems }
     }
 
-    /// The value at `key` with its metadata, and the revision of the read.
+    /// Returns the value at `key` with its metadata, and the revision of the read.
     async fn read(
         &self,
         key: &str,
@@ -157,7 +157,7 @@ impl Etcd {
         Ok((reply.kvs.into_iter().next(), as_of))
     }
 
-    /// Puts if the present value is as expected: returns the revision, or the present value.
+    /// Puts if the present value is as expected; returns the revision, or else the present value.
     async fn put_if(
         &self,
         put: PutRequest,
@@ -191,7 +191,7 @@ impl Etcd {
         Ok(EtcdReply { reply, is_retry: answer.is_retry })
     }
 
-    /// Asks one endpoint after the other until one answers or the deadline passes.
+    /// Tries one endpoint after the other until one answers or the deadline passes.
     async fn call<Q, R>(
         &self,
         method: &'static str,
@@ -227,7 +227,7 @@ impl Etcd {
         Err(StoreError::Unavailable { problems: self.problems() })
     }
 
-    /// The time for one endpoint: a silent one must leave time for all others.
+    /// The deadline for one endpoint: a silent one must leave time for all others.
     fn attempt_ends(&self, deadline: Instant) -> Instant {
         let now = Instant::now();
         let share = deadline.saturating_duration_since(now) / self.endpoints.len() as u32;
@@ -265,8 +265,8 @@ fn entry(found: KeyValue) -> StoredValue {
     StoredValue { value: found.value, revision: found.mod_revision as u64 }
 }
 
-/// What is wrong with a member that answers. The first one determines the etcd `cluster`; members
-/// of another would elect a second leader.
+/// Returns what is wrong with a member that answers. The first member determines the `cluster`; members of
+/// another etcd would elect a second leader.
 fn judge(status: &StatusResponse, cluster: &mut Option<u64>) -> Option<String> {
     let id = status.header.as_ref().map_or(0, |header| header.cluster_id);
     if *cluster.get_or_insert(id) != id {

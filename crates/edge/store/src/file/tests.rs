@@ -1,4 +1,4 @@
-//! Tests of the file with damage, other versions and other owners.
+//! Tests of the file with damage, other formats, and other processes.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// A file with some entries, closed, and its directory.
+/// Creates and closes a file with some entries; returns its directory and path.
 fn written() -> (TempDir, PathBuf) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("state");
@@ -133,7 +133,7 @@ fn a_damaged_file_is_an_error_or_harmless_but_never_a_panic_or_a_lie() {
     assert!(refused > 0);
 }
 
-/// Flips bytes in the pages in use, or cuts the file.
+/// Flips bytes in the pages in use, or truncates the file.
 fn damage(bytes: &mut Vec<u8>, round: usize, random: &mut skep_units::Rng) {
     let used = bytes.iter().rposition(|byte| *byte != 0).unwrap() + 1;
     let mut below = |most: usize| (random.next_u64() % most as u64) as usize;
@@ -142,7 +142,7 @@ fn damage(bytes: &mut Vec<u8>, round: usize, random: &mut skep_units::Rng) {
         bytes.truncate(rest);
         return;
     }
-    // Every other time in the header, where little is checked by sums.
+    // Every other round in the header, of which little is protected by checksums.
     let range = if round.is_multiple_of(2) { 512 } else { used };
     for _ in 0..1 + below(64) {
         let at = below(range);
@@ -150,12 +150,12 @@ fn damage(bytes: &mut Vec<u8>, round: usize, random: &mut skep_units::Rng) {
     }
 }
 
-/// Opens the file and reads what `written` wrote: as it was, or an error.
+/// Opens the file and reads what `written` wrote: the values are unchanged, or there is an error.
 fn read_all(path: &Path) -> Result<(), StoreOpenError> {
     let mut file = File::open(path)?;
     for at in 0..100 {
         match file.get(&format!("kv/{at}")) {
-            // The state before a commit is what a crash may leave.
+            // A crash may leave the state before a commit.
             Ok(Read { entry, .. }) => {
                 assert!(entry.is_none_or(|entry| entry.value == [at; 300]), "a lie");
             }

@@ -1,4 +1,4 @@
-//! `store = "embedded"` from outside: calls, crashes, disks that fail.
+//! `store = "embedded"` from outside: calls, crashes, failing disks.
 
 use std::io::{Write, stderr};
 use std::path::Path;
@@ -90,7 +90,7 @@ fn watches_hear_of_changes_and_keep_the_last_one() {
     store.put("k", b"2", Expected::Any).wait().unwrap();
     assert_eq!(hears.recv().unwrap().entry.unwrap().value, b"2");
     drop(watch);
-    // The callback, and with it the sender, is gone.
+    // The callback was dropped, and the sender with it.
     assert!(hears.recv().is_err());
 }
 
@@ -150,7 +150,7 @@ fn what_was_confirmed_survives_kill_9_in_the_middle_of_writes() {
     let mut writes = 0;
     for round in 1..=20 {
         let mut twin = Twin::start(&[], "embedded::child", &format!("write {}", file.display()));
-        // Killed while it opens the file, while it makes it, and in full run.
+        // Killed while it opens the file, while it creates it, and while it writes.
         let mut confirmed = 0;
         for _ in 0..round / 2 * 7 {
             confirmed = twin.next().unwrap().parse().unwrap();
@@ -220,7 +220,7 @@ fn a_disk_that_is_read_only_is_named() {
     assert_eq!(twin.next().as_deref(), Some("done"));
 }
 
-/// What this binary does when another test has started it.
+/// The role of this binary when another test has started it.
 #[test]
 #[ignore = "a role that other tests start"]
 fn child() {
@@ -240,7 +240,7 @@ fn write_for_ever(file: &Path) {
         std::str::from_utf8(&entry.value[..20]).unwrap().trim().parse().unwrap()
     });
     for count in last + 1_u64.. {
-        // Of changing length, so that pages are split and freed.
+        // Of varying length, so that pages are split and freed.
         let value = format!("{count:20}{}", "x".repeat(count as usize * 37 % 5_000));
         store.put("count", value.as_bytes(), Expected::Any).wait().unwrap();
         say(&count.to_string());
@@ -253,7 +253,7 @@ fn mount(dir: &Path, options: &str) {
     assert!(mount.status().unwrap().success());
 }
 
-/// Fills a small disk to the last byte under an open store.
+/// Fills a small disk completely while a store is open.
 fn fill(dir: &Path) {
     mount(dir, "size=4m");
     let (file, ballast) = (dir.join("state"), dir.join("ballast"));
@@ -271,7 +271,7 @@ fn fill(dir: &Path) {
     assert_eq!(store.get("kept").wait().unwrap().unwrap().value, b"1");
     assert!(store.close(CLOSING));
 
-    // And a file that cannot even be made, until there is room.
+    // And a file that cannot even be created until there is room.
     std::fs::remove_file(&file).unwrap();
     std::fs::write(&ballast, vec![1; 5 << 20]).expect_err("the disk is full");
     let store = open(&file);

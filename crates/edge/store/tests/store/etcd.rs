@@ -1,4 +1,4 @@
-//! `store = "etcd"` against a real etcd: values, elections, members that die.
+//! `store = "etcd"` against a real etcd: values, elections, failing members.
 
 use std::io::Write;
 use std::net::TcpListener;
@@ -13,18 +13,18 @@ use skep_store::{
     StoreSettings, VALUE_BYTES_MAX,
 };
 
-/// A lease that tests wait for the end of.
+/// Length of a lease whose expiry tests wait for.
 const TTL_S: u64 = 3;
 
-/// A lease that no test lets run out, however slow the machine.
+/// Length of a lease that expires in no test, however slow the machine.
 const LONG_TTL_S: u64 = 20;
 
 const CLOSING: Duration = Duration::from_secs(10);
 
-/// Puts until it works: right after a member died, calls may still fail.
+/// Puts until it succeeds: right after a member died, calls may still fail.
 ///
-/// Not before a read was answered, which takes a leader: without one, etcd keeps the attempts of
-/// a put and may carry out a given-up one after the one that it answered.
+/// Only after a successful read, which requires a leader: without one, etcd keeps the attempts of a put, and
+/// may execute an abandoned attempt after the one that it answered.
 fn put(store: &Store, key: &str, value: &[u8]) -> u64 {
     until("a read", || store.get(key).wait().ok());
     until("a put", || store.put(key, value, Expected::Any).wait().ok())
@@ -94,7 +94,7 @@ fn of_many_racing_writers_each_revision_has_one() {
         assert_eq!(won.len(), 1);
         revision = won[0];
     }
-    // And concurrent records of epochs keep the greatest.
+    // Of concurrently recorded epochs the greatest is kept.
     let racing: Vec<_> =
         (0..12).map(|at| stores[at % 4].record_epoch(at as u64 * 7 % 12)).collect();
     for one in racing {
@@ -112,7 +112,7 @@ fn watches_hear_what_others_write() {
     let (one, two) = (etcd.store("a"), etcd.store("a"));
     let (heard, hears) = mpsc::sync_channel(16);
     let _watch = one.watch_config(move |seen| heard.send(seen.clone()).unwrap()).unwrap();
-    // The first word may be that the store is not there yet: etcd starts.
+    // The first notification may be that the store is unavailable, while etcd starts.
     while !hears.recv().unwrap().is_current {}
     for text in ["a", "b", "c"] {
         let published = Instant::now();
@@ -144,7 +144,7 @@ fn the_candidate_of_a_dead_process_is_succeeded() {
     eprintln!("lease of {TTL_S} s: kill -9 to next leader {:?}", killed.elapsed());
     assert!(epoch > first_epoch);
 
-    // One who resigns need not be waited for.
+    // There is no wait for the lease of a leader that resigns.
     let others = etcd.store("a");
     let third = campaign(&others, "third");
     until("the leader's name", || {
@@ -172,8 +172,8 @@ fn a_process_that_was_stopped_knows_that_its_lease_is_over() {
     first.process.signal(Signal::STOP);
     let epoch = until_leading(&second);
     first.process.signal(Signal::CONT);
-    // It looks at its view all the time, so the line after its last term is
-    // what it saw first on waking up.
+    // It reads its view continuously, so the line after those of its last term is what it read first after
+    // resuming.
     let next = until("the next word", || first.next());
     assert!(next.starts_with("Unknown") || next == format!("Other {epoch}"), "{next}");
     until("the other", || (first.next()? == format!("Other {epoch}")).then_some(()));
@@ -204,7 +204,7 @@ fn one_of_three_members_may_die_even_the_leading_one() {
             (seen.is_current && seen.entry.as_ref()?.value == value.as_bytes()).then_some(())
         });
         until("health", || store.health().to_string().starts_with("2 of 3").then_some(()));
-        // The lease lives on in the members that are left: the same term.
+        // The lease continues to exist in the remaining members: the term is the same.
         assert_eq!(until_leading(&leading), epoch);
         etcd.start_one(at);
         until("health", || store.health().is_good().then_some(()));
@@ -233,7 +233,7 @@ fn a_member_hangs(at: usize) {
     let etcd = Cluster::start(3);
     let store = etcd.store("a");
     put(&store, "k", b"1");
-    // A store that makes no other calls finds its way as well.
+    // A store that makes no other calls recovers as well.
     let quiet = etcd.store("a");
     let leading = quiet.campaign("first", LONG_TTL_S, |_| ()).unwrap();
     let epoch = until_leading(&leading);
@@ -244,9 +244,9 @@ fn a_member_hangs(at: usize) {
     put(&store, "k", &[at as u8]);
     eprintln!("one of three members hangs: next put done after {:?}", stopped.elapsed());
     until("health", || store.health().to_string().starts_with("2 of 3").then_some(()));
-    // Longer than the lease would live unrenewed. Not etcd's own leader: until the end
-    // of 2023 one that woke up revoked what had run out by its own reckoning, though
-    // others had renewed it (etcd's issue 15247).
+    // Longer than the lease would last without renewal. Not for etcd's own leader: until the end of 2023 a
+    // leader that resumed revoked leases that had expired by its own reckoning, although others had renewed
+    // them (etcd's issue 15247).
     let while_s = if at == leading_member { LONG_TTL_S / 2 } else { LONG_TTL_S + 1 };
     let enough = Instant::now() + Duration::from_secs(while_s);
     until("renewals", || (Instant::now() > enough).then_some(()));
@@ -304,8 +304,7 @@ fn without_any_member_the_leader_is_unknown_and_calls_fail_until_they_are_back()
     until("the watch", || watch.seen().is_current.then_some(()));
     assert_eq!(store.get("k").wait().unwrap().unwrap().value[..1], b"k"[..]);
     until("health", || store.health().is_good().then_some(()));
-    // The callback heard of the same, and of nobody leading only from a store
-    // that answered.
+    // The callback was notified of the same changes, and of a missing leader only while the store answered.
     let heard: Vec<_> = hears.try_iter().map(|view| view.leader).collect();
     let at = heard.iter().position(|leader| *leader == Leader::Me).unwrap();
     assert_eq!(heard[at + 1], Leader::Unknown, "{heard:?}");
@@ -353,7 +352,7 @@ fn a_resigned_candidate_and_its_store_are_gone_once_closed() {
     for round in 0..3 {
         let store = etcd.store("a");
         let leading = store.campaign("again", 60, |_| ()).unwrap();
-        // A lease of a minute: only one given back makes way for the next.
+        // With a lease of one minute, only a revoked lease makes way for the next leader.
         let epoch = until_leading(&leading);
         eprintln!("round {round}: epoch {epoch}");
         drop(leading);
@@ -390,14 +389,14 @@ fn a_lease_too_short_for_etcd_is_made_longer() {
     until_leading(&leading);
 }
 
-/// A port that answers `reply` to whatever comes, and then waits; where it is.
+/// Listens on a port, replies `reply` to anything, and then waits; returns its URL.
 fn impostor(reply: &'static [u8]) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
         let mut kept = Vec::new();
         while let Ok((mut stream, _)) = listener.accept() {
-            // The client may have left already.
+            // The client may have disconnected already.
             let _ = stream.write_all(reply);
             kept.push(stream);
         }
@@ -405,7 +404,7 @@ fn impostor(reply: &'static [u8]) -> String {
     format!("http://{address}")
 }
 
-/// What a call and the health check say about `endpoints`.
+/// The errors of a call and of the health check for `endpoints`.
 fn verdicts(endpoints: &[&str]) -> (String, String) {
     let endpoints = endpoints.iter().map(|&url| url.to_owned()).collect();
     let store = Store::open(&StoreSettings::Etcd { endpoints, cluster: "a".to_owned() }).unwrap();
@@ -425,7 +424,7 @@ fn what_is_not_etcd_is_told_as_such() {
         (&b"\x00\xffgarbage\r\n\r\n"[..], "not speak as etcd does"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", "not speak as etcd does"),
         (b"SSH-2.0-OpenSSH_9.2\r\n", "not speak as etcd does"),
-        // A fatal alert of TLS: what a TLS port says to plain text.
+        // A fatal alert of TLS: the reply of a TLS port to plain text.
         (b"\x15\x03\x01\x00\x02\x02\x46", "not speak as etcd does"),
         // An empty HTTP/2 SETTINGS frame, then nothing.
         (b"\0\0\0\x04\0\0\0\0\0", "no answer"),
@@ -438,7 +437,7 @@ fn what_is_not_etcd_is_told_as_such() {
         assert!(error.contains(words) && error.contains(&url), "{error}");
         assert!(health.contains(words) && health.contains(&url), "{health}");
     };
-    // Each waits for what does not come.
+    // In parallel, since each waits for a timeout.
     std::thread::scope(|scope| {
         for (reply, words) in cases {
             scope.spawn(move || tell(reply, words));
@@ -522,7 +521,7 @@ fn endpoints_that_cannot_be_are_refused_at_once() {
     }
 }
 
-/// What this binary does when another test has started it.
+/// The role of this binary when another test has started it.
 #[test]
 #[ignore = "a role that other tests start"]
 fn child() {

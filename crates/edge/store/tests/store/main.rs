@@ -1,4 +1,4 @@
-//! Control state in a file and in etcd.
+//! Tests of control state in a file and in etcd.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;

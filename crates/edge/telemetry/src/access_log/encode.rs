@@ -9,7 +9,7 @@ use crate::limits::{
     LOG_TARGET_BYTES_MAX, LOG_USER_AGENT_BYTES_MAX,
 };
 
-/// Bytes of the numbers at the start of a record.
+/// Length of the numbers at the start of a record, in bytes.
 const FIXED_BYTES: usize = 8 + 16 + 1 + 1 + 2 + 5 * 8;
 
 /// Maximum length of a record, in bytes.
@@ -63,7 +63,7 @@ pub(super) fn encode(record: &LogRecord<'_>, out: &mut Vec<u8>) {
 /// Decodes the first record of `input`; `None` at its end.
 ///
 /// # Panics
-/// On anything that [`encode`] did not write: our bug.
+/// On bytes that [`encode`] did not write, which would be a bug in Skep.
 pub(super) fn decode<'a>(input: &mut &'a [u8]) -> Option<LogRecord<'a>> {
     if input.is_empty() {
         return None;
@@ -89,7 +89,7 @@ pub(super) fn decode<'a>(input: &mut &'a [u8]) -> Option<LogRecord<'a>> {
     })
 }
 
-/// A name cut inside a character is shown up to that character.
+/// A name that was truncated within a character is returned without that character.
 fn take_name<'a>(input: &mut &'a [u8]) -> Option<&'a str> {
     match take_text(input) {
         b"" => None,
@@ -106,7 +106,7 @@ fn to_v6(address: IpAddr) -> Ipv6Addr {
 
 fn put_text(out: &mut Vec<u8>, text: &[u8], bytes_max: usize) {
     let text = &text[..text.len().min(bytes_max)];
-    // Every bound is below 64 Ki (asserted below), so the length fits.
+    // Every maximum is below 64 Ki (asserted below), so the length fits.
     out.extend_from_slice(&(text.len() as u16).to_le_bytes());
     out.extend_from_slice(text);
 }

@@ -1,5 +1,5 @@
-//! Records as text. Bytes that aren't printable ASCII, quotes and backslashes are always escaped:
-//! no client can start a line of its own or send control sequences to a terminal.
+//! Formats records as text. Quotes, backslashes and all bytes other than printable ASCII are escaped: no
+//! client can begin a line of its own or send control sequences to a terminal.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -59,7 +59,7 @@ fn combined(record: &LogRecord<'_>, stamp: &str, out: &mut Vec<u8>) {
     }
 }
 
-/// As nginx's `escape=default`: `"`, `\` and all but printable ASCII as `\xHH`.
+/// As nginx's `escape=default`: `"`, `\` and everything but printable ASCII as `\xHH`.
 fn escape(field: &[u8], out: &mut Vec<u8>) {
     for &byte in field {
         match byte {
@@ -118,8 +118,8 @@ fn json_number(key: &str, number: u64, out: &mut Vec<u8>) {
     put_number(number, out);
 }
 
-/// A JSON string (RFC 8259 section 7), `null` when empty. What isn't UTF-8 shows
-/// as the text `\xHH`.
+/// Writes a JSON string (RFC 8259 section 7), or `null` if it is empty. Bytes that aren't UTF-8 appear as the
+/// text `\xHH`.
 fn json_text(key: &str, text: &[u8], out: &mut Vec<u8>) {
     json_key(key, out);
     if text.is_empty() {
@@ -140,7 +140,7 @@ fn json_text(key: &str, text: &[u8], out: &mut Vec<u8>) {
 fn json_char(c: char, out: &mut Vec<u8>) {
     match c {
         '"' | '\\' => out.extend_from_slice(&[b'\\', c as u8]),
-        // C1 controls too: some terminals obey them.
+        // C1 controls too: some terminals interpret them.
         c if c.is_control() => {
             out.extend_from_slice(b"\\u00");
             out.extend_from_slice(format!("{:02x}", c as u32).as_bytes());

@@ -174,7 +174,7 @@ fn dates_through_leap_years_and_centuries() {
     }
 }
 
-/// A log into a file of its own.
+/// A log that is written to a file of its own.
 struct Fixture {
     dir: tempfile::TempDir,
     log: AccessLog,
@@ -190,7 +190,7 @@ impl Fixture {
         Self { dir, log, writer }
     }
 
-    /// Ends the writer and gives the lines of the file.
+    /// Ends the writer and returns the lines of the file.
     fn finish(self) -> Vec<String> {
         self.log.shutdown();
         lines_of(&self.dir.path().join("access.log"))
@@ -267,7 +267,7 @@ fn nothing_is_dropped_when_the_writer_keeps_up() {
     for round in 1..=ROUNDS {
         (0..LINES).for_each(|_| worker.push(&RECORD));
         worker.tick();
-        // Keeping up is what the writer does here, not what a clock says.
+        // The writer keeps up by construction, without relying on time.
         while fixture.writer.get(Counter::LogLines) < round * LINES {
             thread::yield_now();
         }
@@ -277,8 +277,7 @@ fn nothing_is_dropped_when_the_writer_keeps_up() {
     assert_eq!(core.get(Counter::LogDropped), 0);
 }
 
-/// A worker's log whose writer never takes anything: the queue's other end is
-/// in the test's hands.
+/// A worker's log whose writer never accepts anything: the test holds the other end of the queue.
 fn stuck_worker(queue_max: usize) -> (WorkerLog, Arc<CoreCounters>, Receiver<WriterMessage>) {
     let (queue, messages) = sync_channel(queue_max);
     let handle = LogHandle { link: Some(WriterHandle { queue, control: Arc::default() }) };

@@ -1,7 +1,7 @@
-//! The writer thread: takes batches, formats them, writes them, and returns the buffers. Only this
-//! thread waits for the disk.
+//! The writer thread: receives batches, formats and writes them, and returns the buffers. Only this thread
+//! waits for the disk.
 //!
-//! Invariants: each record of a batch ends as one `LogLines` or one `LogDropped`; a line that was
+//! Invariants: each record of a batch is counted as one `LogLines` or one `LogDropped`; a line that was
 //! written only in part is terminated before the next one starts.
 
 use std::fs::{File, OpenOptions};
@@ -33,12 +33,12 @@ pub(super) enum WriterMessage {
 pub(super) struct Batch {
     pub(super) records: Vec<u8>,
     pub(super) lines: u64,
-    /// The channel that the buffer is returned to; never full.
+    /// The channel to which the buffer is returned; never full.
     pub(super) home: SyncSender<Vec<u8>>,
 }
 
-/// Commands to the writer. Flags, not messages: a full queue can't delay or lose them, and setting
-/// one never blocks.
+/// Commands to the writer. They are flags rather than messages: a full queue can't delay or lose them, and
+/// setting one never blocks.
 #[derive(Debug, Default)]
 pub(super) struct Control {
     reopen: AtomicBool,
@@ -64,7 +64,7 @@ pub(super) struct Output {
 }
 
 impl Output {
-    /// `None` when the log is off.
+    /// Opens the target; `None` if the log is off.
     pub(super) fn open(target: LogTarget) -> Result<Option<Self>, AccessLogError> {
         match target {
             LogTarget::Off => Ok(None),
@@ -122,7 +122,7 @@ impl WriterThread {
             tracing::warn!(log = self.name, "the access log is blocked; its last lines are lost");
             return;
         }
-        // A panic there has shown itself on stderr; at shutdown it changes nothing.
+        // A panic has already been reported on stderr, and has no other effect at shutdown.
         let _ = self.thread.join();
     }
 }
@@ -133,7 +133,7 @@ struct Writer {
     counters: Arc<CoreCounters>,
     /// Lines of the current batch.
     text: Vec<u8>,
-    /// The last write ended inside a line.
+    /// Whether the last write ended within a line.
     inside_line: bool,
     last_warning: Option<Instant>,
     lost_since_warning: u64,
@@ -169,7 +169,7 @@ impl Writer {
         let WriterMessage::Batch(mut batch) = message else { return };
         self.write_batch(&batch);
         batch.records.clear();
-        // The worker may be gone; then nobody needs the buffer.
+        // If the worker has ended, the buffer is not needed.
         let _ = batch.home.try_send(batch.records);
     }
 
@@ -223,7 +223,7 @@ impl Writer {
     }
 }
 
-/// Writes as much as possible: returns the number of bytes, and why it stopped. (The standard
+/// Writes as much as possible; returns the number of bytes written, and why it stopped. (The standard
 /// `write_all` doesn't return the number.)
 fn write_all(mut file: &File, text: &[u8]) -> (usize, std::io::Result<()>) {
     let mut sent = 0;
@@ -278,8 +278,7 @@ mod tests {
         Batch { records, lines, home: sync_channel(1).0 }
     }
 
-    /// A socket that takes no more stands for a disk that is full in the middle
-    /// of a line.
+    /// A full socket simulates a disk that becomes full in the middle of a line.
     #[test]
     fn a_torn_line_is_ended_before_the_next_and_all_lines_are_counted() {
         let (ours, mut theirs) = UnixStream::pair().unwrap();

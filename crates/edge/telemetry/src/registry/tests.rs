@@ -261,8 +261,8 @@ struct Sample {
     value: f64,
 }
 
-/// Reads the text format strictly: HELP, TYPE, then that family's samples, each
-/// family once, no sample twice, every line ended.
+/// Parses the text format strictly: HELP, TYPE, then that family's samples; each family once, no sample
+/// twice, every line terminated.
 fn parse(text: &str) -> BTreeMap<String, Parsed> {
     assert!(text.ends_with('\n'));
     let mut families: BTreeMap<String, Parsed> = BTreeMap::new();
@@ -292,7 +292,7 @@ fn parse(text: &str) -> BTreeMap<String, Parsed> {
     families
 }
 
-/// `name value` or `name{label="value",...} value`.
+/// Parses `name value` or `name{label="value",...} value`.
 fn parse_sample(line: &str) -> (&str, Labels, f64) {
     let name_end = line.find(['{', ' ']).unwrap();
     let (name, mut rest) = line.split_at(name_end);
@@ -318,7 +318,7 @@ fn parse_sample(line: &str) -> (&str, Labels, f64) {
     (name, labels, value)
 }
 
-/// The text up to the closing quote, unescaped, and what follows.
+/// Returns the text up to the closing quote, unescaped, and the rest.
 fn parse_quoted(text: &str) -> (String, &str) {
     let mut value = String::new();
     let mut chars = text.char_indices();

@@ -1,4 +1,4 @@
-//! The pool against real listeners, on one real worker.
+//! Tests of the pool against real listeners, on one real worker.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
@@ -53,7 +53,7 @@ async fn send(lease: &PooledConn, bytes: &[u8]) {
     lease.conn.send(&mut output, 5_000).await.unwrap();
 }
 
-/// Waits until the runtime knows what happened to the socket.
+/// Waits until the runtime has learned of the event at the socket.
 async fn settle(lease: &PooledConn) {
     std::future::poll_fn(|cx| {
         let mut nothing = [0; 1];
@@ -136,13 +136,13 @@ fn a_connection_that_the_node_closed_or_spoke_on_is_not_reused() {
         peer.write_all(b"one").unwrap();
         assert_eq!(recv(&fresh).await, b"one");
         peer.write_all(b"unasked").unwrap();
-        // The bytes are in the socket; only the kernel is asked here.
+        // The bytes are in the socket; only the kernel is asked.
         while !fresh.conn.probe_stale() {
             std::thread::yield_now();
         }
         fresh.give_back(&pool);
         assert_eq!(pool.counts(address), (0, 1));
-        // The runtime sees the bytes when it next asks the kernel.
+        // The runtime sees the bytes when it next polls the kernel.
         while let Some(lease) = pool.reuse(address) {
             lease.give_back(&pool);
             tokio::task::yield_now().await;
@@ -201,7 +201,7 @@ fn a_refused_connection_says_so_and_frees_its_place() {
 fn a_node_that_does_not_answer_times_out() {
     let brief = PoolLimits { connect_timeout_ms: 1, ..LIMITS };
     on_worker(brief, |_, pool| async move {
-        // A full accept queue drops what comes next: nobody answers.
+        // A full accept queue drops later SYNs: nobody answers.
         let socket = short_listener();
         let address = socket.local_addr().unwrap();
         let mut filling = Vec::new();
@@ -281,7 +281,7 @@ fn unix_sockets_are_as_addresses_are() {
     });
 }
 
-/// The kernel says EAGAIN then, and nothing when there is room.
+/// The kernel returns EAGAIN then, and reports no event when there is room.
 #[test]
 fn a_full_backlog_is_waited_for() {
     let folder = tempfile::tempdir().unwrap();

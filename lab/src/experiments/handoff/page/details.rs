@@ -1,4 +1,4 @@
-//! All figures of a cell, as a row.
+//! All results of a cell, as a row.
 
 use super::super::load::{Sample, spread};
 

@@ -1,4 +1,4 @@
-//! Control packets are lost.
+//! The page's section on lost control packets.
 
 use super::super::Part;
 use super::super::loss::{Loss, LossCell};

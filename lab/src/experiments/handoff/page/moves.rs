@@ -1,11 +1,11 @@
-//! What a move takes.
+//! The page's section on the time of a move.
 
 use super::super::Part;
 use super::super::moves::{Moves, MovesRun, STEPS};
 use crate::experiments::metrics::Quantiles;
 use crate::experiments::page::{Page, bold, texts};
 
-/// Wanted of a move at the median, in microseconds.
+/// Required median time of a move, in microseconds.
 const FREEZE_US_MAX: f64 = 60.0;
 
 pub(super) fn add(page: &mut Page, Part { machine, figures: Moves { runs } }: &Part<Moves>) {

@@ -1,4 +1,4 @@
-//! From 1 to 14 nodes.
+//! The page's section on 1 to 14 nodes.
 
 use super::super::Part;
 use super::super::bed::Way;
@@ -8,7 +8,7 @@ use super::details::{details, details_head};
 use crate::experiments::page::{Page, bold};
 use crate::experiments::plot::{Line, Plot};
 
-/// Wanted of the ideal's throughput.
+/// Required share of the ideal's throughput.
 const IDEAL_MIN: f64 = 0.97;
 
 pub(super) fn add(page: &mut Page, Part { machine, figures: nodes }: &Part<Nodes>) {

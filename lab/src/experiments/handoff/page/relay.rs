@@ -1,4 +1,4 @@
-//! The page's section on packets of clients that are lost, doubled and overtaken.
+//! The page's section on packets of clients that are lost, duplicated and reordered.
 
 use super::super::Part;
 use super::super::relay::{RelayFigures, Requests};

@@ -1,4 +1,4 @@
-//! By the size of replies.
+//! The page's section on the size of replies.
 
 use super::super::Part;
 use super::super::bed::Way;
@@ -53,7 +53,7 @@ pub(super) fn add(page: &mut Page, Part { machine, figures: sizes }: &Part<Sizes
     page.add_plot("sizes", sizes_plot(sizes));
 }
 
-/// From which size on, of those that were measured, handoff is better at all of them.
+/// The smallest of the measured sizes from which on handoff is better at all of them.
 fn pays(sizes: &Sizes) -> String {
     let first = |figure: fn(&Sample) -> f64, is_better: fn(f64) -> bool| {
         let is_worse = |&&bytes: &&u64| {

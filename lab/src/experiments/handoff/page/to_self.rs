@@ -1,11 +1,11 @@
-//! One node that hands off to itself.
+//! The page's section on a node that hands off to itself.
 
 use super::super::Part;
 use super::super::load::{Sample, spread};
 use super::super::to_self::{ToSelf, ToSelfCell};
 use crate::experiments::page::{Page, bold, texts};
 
-/// What is wanted where the link is the bound: so much of the throughput without.
+/// Required throughput where the link is the bottleneck, relative to that without handoff.
 const SELF_MIN: f64 = 0.90;
 
 pub(super) fn add(page: &mut Page, Part { machine, figures }: &Part<ToSelf>) {

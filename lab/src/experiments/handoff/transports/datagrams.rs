@@ -1,4 +1,4 @@
-//! Exchanges by the real socket of LCCP, on IP and on UDP.
+//! Exchanges with the real LCCP socket, over IP and UDP.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::net::UnixStream;
@@ -18,11 +18,10 @@ use super::ready::{NEVER, Ready};
 use super::{CLUSTER, DONOR, KEY, RECEIVER, ReceiverEnd};
 use crate::experiments::Failure;
 
-/// Time after which a hello without an answer is said again, in milliseconds: answers are that far apart at
-/// least.
+/// Time after which an unanswered hello is repeated, in milliseconds: the minimum interval of answers.
 const HELLO_MS: u64 = 25;
 
-/// Hellos until the other end counts as dead.
+/// Hellos after which the other end is considered dead.
 const HELLOS_MAX: usize = 200;
 
 const SOCKET: u64 = 0;
@@ -41,7 +40,7 @@ pub(super) struct DatagramDonor {
     datagrams: Datagrams,
 }
 
-/// Opens the socket of one end, in the network of the calling thread.
+/// Opens the socket of one end, in the calling thread's network namespace.
 pub(super) fn open(is_raw: bool, name: &str, address: Ipv4Addr) -> Result<LccpSocket, Failure> {
     let address = SocketAddr::from((address, 0));
     let transport = if is_raw {
@@ -58,7 +57,7 @@ pub(super) fn open(is_raw: bool, name: &str, address: Ipv4Addr) -> Result<LccpSo
     Ok(LccpSocket::open(transport, &settings)?)
 }
 
-/// Both ends of two sockets.
+/// Both ends, from two sockets.
 pub(super) fn ends(
     mut donor: LccpSocket,
     mut receiver: LccpSocket,
@@ -78,7 +77,7 @@ pub(super) fn clock() -> Now {
 }
 
 impl Datagrams {
-    /// What the system does not take counts as lost.
+    /// Sends a message; if the system refuses it, it counts as lost.
     fn send(&mut self, message: &Lccp) -> Result<(), Failure> {
         match self.socket.send(self.to, &message.encode()) {
             Ok(()) | Err(SendError::System { .. }) => Ok(()),
@@ -86,7 +85,7 @@ impl Datagrams {
         }
     }
 
-    /// All that has come, until there is no more.
+    /// Receives all messages that have arrived.
     fn receive(&mut self, heard: &mut Vec<Lccp>) -> Result<(), Failure> {
         while self.socket.receive(&mut self.received)? == LccpBatch::Full {}
         for received in self.received.drain(..) {

@@ -1,7 +1,8 @@
-//! Moves as their messages alone: OFFER, READY, GO, DONE. No socket is frozen, made or restored.
+//! The messages of moves alone: OFFER, READY, GO, DONE. No socket is frozen, created or restored.
 //!
-//! The donor begins the next exchange as soon as one has ended. What a transport may lose it repeats at the intervals of
-//! the real donor; it never takes an offer back, but counts those that the real one would have.
+//! The donor begins the next exchange as soon as one has ended. On a lossy transport it retransmits at the
+//! intervals of the real donor; it never withdraws an offer, but counts the offers that the real donor would
+//! withdraw.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -17,60 +18,59 @@ use super::super::limits::WINDOW_MS_MAX;
 use super::meter::{Meter, Usage};
 use crate::experiments::{Failure, interrupted};
 
-/// Bytes of the request that travels with an offer: those of a browser's with some cookies.
+/// Bytes of the request that an offer carries: that of a browser with some cookies.
 pub(super) const REQUEST_BYTES: usize = 400;
 
-/// How long a donor waits for READY unless an operator says otherwise, in milliseconds
-/// (`handoff.ready_timeout_ms`).
+/// How long a donor waits for READY by default, in milliseconds (`handoff.ready_timeout_ms`).
 pub(super) const READY_TIMEOUT_MS: u64 = 50;
 
-/// Longest wait for exchanges that have begun, in milliseconds: TCP sends a SYN that is lost three times again after
-/// 1, 3 and 7 s.
+/// Maximum wait for exchanges in progress, in milliseconds: TCP retransmits a lost SYN after 1, 3 and 7 s.
 const END_MS_MAX: u64 = 20_000;
 
-/// The donor's end of a transport, with places for exchanges at a time.
+/// The donor's end of a transport, with slots for concurrent exchanges.
 pub(super) trait DonorEnd: Send {
-    /// Whether what is lost stays lost.
+    /// Whether the transport does not retransmit lost messages.
     fn is_lossy(&self) -> bool;
 
-    /// Makes both ends known to each other: the first message after a start is not heard.
+    /// Exchanges hellos: the first message after a start is not delivered.
     fn greet(&mut self) -> Result<(), Failure>;
 
-    /// An exchange begins in a place.
+    /// Starts an exchange in a slot.
     fn begin(&mut self, place: usize) -> Result<(), Failure>;
 
-    /// Sends a message of it, at the latest with the next wait.
+    /// Sends a message of an exchange, at the latest during the next wait.
     fn send(&mut self, place: usize, message: &Lccp) -> Result<(), Failure>;
 
-    /// It has ended.
+    /// Ends the exchange in a slot.
     fn end(&mut self, place: usize);
 
-    /// Waits until something has come, and adds it to `heard`.
+    /// Waits for messages, and adds them to `heard`.
     fn wait(&mut self, timeout: Duration, heard: &mut Vec<Lccp>) -> Result<(), Failure>;
 }
 
-/// How exchanges are measured.
+/// The parameters of a measurement.
 #[derive(Clone, Copy)]
 pub(super) struct Window {
-    /// Exchanges at a time.
+    /// Number of concurrent exchanges.
     pub(super) in_flight: usize,
     pub(super) settle_ms: u64,
     pub(super) window_ms: u64,
-    /// The window lasts until so many have ended.
+    /// The window lasts until this many exchanges have ended.
     pub(super) ended_min: u64,
 }
 
-/// What came of a window.
+/// The results of a window.
 #[derive(Default)]
 pub(super) struct Tally {
-    /// From OFFER to DONE, of each exchange that began in the window, in nanoseconds.
+    /// Times from OFFER to DONE of all exchanges that began in the window, in nanoseconds.
     pub(super) times_ns: Vec<u64>,
     /// Exchanges that ended in the window.
     pub(super) ended: u64,
-    /// Of those in `times_ns`: READY came later than [`READY_TIMEOUT_MS`] after the exchange began.
+    /// The number of those in `times_ns` whose READY was received later than [`READY_TIMEOUT_MS`] after the
+    /// start.
     pub(super) late: u64,
     pub(super) seconds: f64,
-    /// What both ends used in the window.
+    /// The resources that both ends used in the window.
     pub(super) usage: Usage,
 }
 
@@ -84,7 +84,7 @@ pub(super) struct LccpDonor {
     /// By number.
     exchanges: BTreeMap<u64, Exchange>,
     heard: Vec<Lccp>,
-    /// Whether the next exchange begins when one has ended.
+    /// Whether a new exchange begins when one has ended.
     is_open: bool,
     counts_from: Instant,
     tally: Tally,
@@ -95,16 +95,16 @@ struct Exchange {
     began: Instant,
     is_late: bool,
     stage: Stage,
-    /// When it says the same again.
+    /// When the message is retransmitted.
     next: Instant,
     interval_ms: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// READY is awaited.
+    /// Waits for READY.
     Offered,
-    /// DONE is awaited.
+    /// Waits for DONE.
     Committed,
 }
 
@@ -129,7 +129,7 @@ impl LccpDonor {
         self.end.greet()
     }
 
-    /// Goes on exchanging for a window.
+    /// Runs exchanges for a window.
     pub(super) fn run(&mut self, window: &Window) -> Result<Tally, Failure> {
         self.is_open = true;
         (0..window.in_flight).try_for_each(|place| self.begin(place))?;
@@ -158,7 +158,7 @@ impl LccpDonor {
         Ok(())
     }
 
-    /// Lets what has begun end, so that the slow ones count as well.
+    /// Waits for exchanges in progress, so that slow ones count as well.
     fn finish(&mut self) -> Result<(), Failure> {
         self.is_open = false;
         let end = Instant::now() + Duration::from_millis(END_MS_MAX);
@@ -179,7 +179,7 @@ impl LccpDonor {
         Ok(())
     }
 
-    /// Repeats what is due, then waits and hears.
+    /// Retransmits what is due, then waits for messages.
     fn turn(&mut self, end: Instant) -> Result<(), Failure> {
         interrupted()?;
         let mut until = end;
@@ -206,7 +206,7 @@ impl LccpDonor {
 
     fn hear(&mut self, message: &Lccp) -> Result<(), Failure> {
         let number = message.id.number;
-        // An answer that came twice.
+        // A duplicate answer.
         let Some(exchange) = self.exchanges.get_mut(&number) else { return Ok(()) };
         let (place, now) = (exchange.place, Instant::now());
         match (&message.command, exchange.stage) {
@@ -241,7 +241,7 @@ impl LccpDonor {
         due.into_iter().try_for_each(|(number, place, stage)| self.say(number, place, stage))
     }
 
-    /// Says what is to be said in this stage.
+    /// Sends the messages of a stage.
     fn say(&mut self, number: u64, place: usize, stage: Stage) -> Result<(), Failure> {
         let id = HandoffId { incarnation: 1, number };
         let commands = match stage {
@@ -269,7 +269,7 @@ impl Exchange {
         }
     }
 
-    /// READY has come.
+    /// Handles READY.
     fn commit(&mut self, now: Instant) {
         self.is_late = now - self.began > Duration::from_millis(READY_TIMEOUT_MS);
         self.stage = Stage::Committed;
@@ -283,7 +283,7 @@ impl Exchange {
     }
 }
 
-/// What a receiver that has nothing else to do answers.
+/// The answer of a receiver that has nothing else to do.
 pub(super) fn answer(message: &Lccp) -> Option<Lccp> {
     let command = match &message.command {
         LccpCommand::Offer(socket, fragment) => {
@@ -297,7 +297,7 @@ pub(super) fn answer(message: &Lccp) -> Option<Lccp> {
     Some(Lccp { id: message.id, command })
 }
 
-/// What travels with each offer: a connection as Linux has it, and its request.
+/// The handoff information of each offer: a connection as on Linux, and its request.
 fn info() -> HandoffInfo {
     let window = TcpWindow {
         send_updated_at: 4_000_000_400,
@@ -326,7 +326,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
 
-    /// Both ends in one: a message gets its answer with the next wait, every third one is lost.
+    /// Both ends in one: a message is answered during the next wait, and every third one is lost.
     #[derive(Default)]
     struct Loopback {
         answers: Vec<Lccp>,

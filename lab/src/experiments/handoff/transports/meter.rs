@@ -1,36 +1,36 @@
-//! What a window of exchanges used: processors and packets.
+//! The resources that a window of exchanges used: CPU time and packets.
 
 use std::fs;
 
 use crate::experiments::Failure;
 use crate::experiments::account::{CpuAccount, threads_ns};
 
-/// Names of the threads of both ends: those of their machines.
+/// Names of the threads of both ends, which are those of their machines.
 pub(super) const THREADS: [&str; 2] = ["node-1", "node-2"];
 
-/// Reads what was used so far; of the machine in which its thread is.
+/// Reads the usage so far, of the machine in which its thread runs.
 pub(super) struct Meter {
     /// The machine's device, whose packets are counted.
     device: &'static str,
 }
 
-/// What was used at a moment.
+/// The usage at one moment.
 pub(super) struct Reading {
     account: CpuAccount,
     threads_ns: [u64; 2],
     packets: u64,
 }
 
-/// What was used between two moments.
+/// The usage between two moments.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Usage {
-    /// Both ends and their kernels, with all of ksoftirqd.
+    /// Both ends and their kernels, including all of ksoftirqd.
     pub(super) cpu_ns: u64,
-    /// Everything else that ran.
+    /// All other processes.
     pub(super) others_ns: u64,
-    /// The threads of donor and receiver, with what the kernel did in their names.
+    /// The threads of donor and receiver, with the kernel's work charged to them.
     pub(super) threads_ns: [u64; 2],
-    /// Frames that the donor's machine has sent, and that have come to it.
+    /// Frames that the donor's machine has sent and received.
     pub(super) packets: u64,
 }
 

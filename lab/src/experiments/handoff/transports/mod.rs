@@ -1,7 +1,7 @@
-//! The control messages of moves on IP, on UDP and on TCP: what carries them costs what?
+//! The control messages of moves over IP, UDP and TCP: the costs of the transports.
 //!
-//! Two nodes exchange the messages of moves, sealed as in production, and do nothing else, so that only what
-//! carries the messages differs: the real socket of LCCP, or connections of TCP.
+//! Two nodes exchange the messages of moves, sealed as in production, and do nothing else, so that only the
+//! transport differs: the real LCCP socket, or TCP connections.
 
 mod datagrams;
 mod exchange;
@@ -28,42 +28,42 @@ use meter::{Meter, THREADS};
 const CLUSTER: &str = "hive";
 const KEY: &str = "0123456789abcdef0123456789abcdef";
 
-/// Both ends, as seals know them.
+/// The names of both ends in seals.
 const DONOR: &str = "donor";
 const RECEIVER: &str = "receiver";
 
-/// Of each packet of a transport, in percent.
+/// Loss rates of each transport's packets, in percent.
 const LOSSES: &[f64] = &[0.0, 1.0, 5.0];
 const QUICK_LOSSES: &[f64] = &[0.0, 1.0];
 
-/// Protocols that lose packets: LCCP's (RFC 3692), UDP, TCP.
+/// Protocols whose packets are dropped: LCCP's (RFC 3692), UDP, TCP.
 const PROTOCOLS: [u8; 3] = [253, 17, 6];
 
-/// Exchanges at a time, where they are many.
+/// Concurrent exchanges in the measurement of many.
 const IN_FLIGHT: usize = 64;
 
-/// TCP's shortest time until it sends again, in microseconds: Linux's, and LCCP's (`RETRY_MS`).
+/// TCP's minimum retransmission timeout, in microseconds: Linux's, and LCCP's (`RETRY_MS`).
 const RTO_US: u64 = 200_000;
 const RTO_SHORT_US: u64 = skep_handoff::limits::RETRY_MS * 1_000;
 
-/// What carries the messages.
+/// The transport of the messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Transport {
-    /// LCCP, as packets of IP.
+    /// LCCP over IP.
     Ip,
-    /// LCCP by UDP.
+    /// LCCP over UDP.
     Udp,
-    /// One connection for all exchanges; what there is to say at a time goes out in one write.
+    /// One connection for all exchanges; the messages of one turn are sent with one write.
     Tcp,
-    /// The same, with a write for each message.
+    /// The same, with one write per message.
     TcpUnbatched,
-    /// As [`Tcp`](Self::Tcp), but sends again as early as LCCP does.
+    /// As [`Tcp`](Self::Tcp), but with LCCP's retransmission timeout.
     TcpShortRto,
-    /// A connection for each exchange.
+    /// One connection per exchange.
     TcpEach,
 }
 
-/// The figures of this part.
+/// The results of this part.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Transports {
     request_bytes: usize,
@@ -71,12 +71,12 @@ pub(super) struct Transports {
     cells: Vec<TransportsCell>,
 }
 
-/// One transport, with one share of its packets lost.
+/// The results of one transport with one loss rate.
 #[derive(Serialize, Deserialize)]
 struct TransportsCell {
     transport: Transport,
     lost_percent: f64,
-    /// One of each round.
+    /// One sample per round.
     samples: Vec<TransportsSample>,
 }
 
@@ -84,26 +84,26 @@ struct TransportsCell {
 struct TransportsSample {
     /// One exchange at a time.
     alone: Exchanges,
-    /// Many.
+    /// Many exchanges at a time.
     many: Exchanges,
 }
 
-/// What came of a window. CPU and packets are those of an exchange.
+/// The results of a window. CPU times and packets are per exchange.
 #[derive(Serialize, Deserialize)]
 struct Exchanges {
     seconds: f64,
-    /// Those that ended meanwhile.
+    /// Exchanges that ended in the window.
     ended: u64,
-    /// From OFFER to DONE, of those that began meanwhile.
+    /// Times from OFFER to DONE, of exchanges that began in the window.
     times: Quantiles,
-    /// Of these: READY came too late for a move.
+    /// Number of these exchanges whose READY was received too late for a move.
     late: u64,
-    /// Both ends and their kernels.
+    /// CPU time of both ends and their kernels.
     cpu_us: f64,
     donor_us: f64,
     receiver_us: f64,
     packets: f64,
-    /// Of all cores, by others.
+    /// Utilisation of all cores by other processes.
     others_percent: f64,
 }
 
@@ -113,10 +113,10 @@ trait ReceiverEnd: Send {
     fn serve(self: Box<Self>, over: UnixStream) -> Result<(), Failure>;
 }
 
-/// The donor's and the receiver's.
+/// The donor's end and the receiver's.
 type Ends = (Box<dyn DonorEnd>, Box<dyn ReceiverEnd>);
 
-/// Where an end is: in a machine of a bed, or here.
+/// The location of an end: a machine of a bed, or this process's network.
 #[derive(Clone, Copy)]
 struct Namespace<'a> {
     address: Ipv4Addr,
@@ -155,18 +155,18 @@ fn new_bed() -> Result<Bed, Failure> {
     };
     let bed = Bed::new(&topology)?;
     for machine in bed.machines() {
-        // Not paced, and granted on every host. In a LAN cubic grows as it does (RFC 9438, 4.3).
+        // Not paced, and permitted on every host. In a LAN cubic grows in the same way (RFC 9438, 4.3).
         machine.set_kernel("net.ipv4.tcp_congestion_control", "reno")?;
-        // A connection for each exchange: its port is used again after a second.
+        // With a connection per exchange, ports are reused after a second.
         machine.set_kernel("net.ipv4.ip_local_port_range", "1024 65535")?;
         machine.set_kernel("net.ipv4.tcp_tw_reuse", "1")?;
-        // No connection inherits what another has learned of losses.
+        // No connection inherits metrics of losses from another.
         machine.set_kernel("net.ipv4.tcp_no_metrics_save", "1")?;
     }
     Ok(bed)
 }
 
-/// Loses this share of the packets of all transports, either way.
+/// Drops this share of the packets of all transports, in both directions.
 fn lose(bed: &Bed, percent: f64) -> Result<(), Failure> {
     for node in bed.nodes() {
         for protocol in PROTOCOLS {
@@ -176,7 +176,7 @@ fn lose(bed: &Bed, percent: f64) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The donor's and the receiver's.
+/// The machines of donor and receiver.
 fn two_nodes(bed: &Bed) -> Result<[Namespace<'_>; 2], Failure> {
     let [donor, receiver] = bed.nodes() else { return Err("the bed has no two nodes".into()) };
     Ok([donor, receiver].map(|it| Namespace { address: it.ipv4(), machine: Some(it) }))
@@ -197,7 +197,7 @@ impl Transport {
         }
     }
 
-    /// Whether it is the product's.
+    /// Whether it is Skep's own transport.
     fn is_ours(self) -> bool {
         matches!(self, Self::Ip | Self::Udp)
     }
@@ -207,7 +207,7 @@ impl Transport {
         self != Self::TcpEach
     }
 
-    /// Whether messages wait for others of the same turn.
+    /// Whether messages are sent together with others of the same turn.
     fn is_batched(self) -> bool {
         self != Self::TcpUnbatched
     }
@@ -224,7 +224,7 @@ impl TransportsCell {
             let rto_us = self.transport.rto_us().to_string();
             node.set_kernel("net.ipv4.tcp_rto_min_us", &rto_us)?;
         }
-        // Where packets are lost, an exchange takes up to seconds.
+        // If packets are lost, an exchange takes up to seconds.
         let alone_ms = if self.lost_percent > 0.0 { 3_000 } else { 1_500 };
         let window = |in_flight, window_ms| Window {
             in_flight,
@@ -261,7 +261,7 @@ impl TransportsCell {
         );
     }
 
-    /// The middle one of all rounds, the least and the most.
+    /// Median, minimum and maximum over all rounds.
     fn spread(&self, figure: impl Fn(&TransportsSample) -> f64) -> (f64, f64, f64) {
         spread(self.samples.iter().map(figure))
     }
@@ -293,7 +293,7 @@ impl Exchanges {
     }
 }
 
-/// Exchanges by a transport, in several windows one after the other.
+/// Runs exchanges over a transport, in several consecutive windows.
 fn exchange<const N: usize>(
     transport: Transport,
     [at_donor, at_receiver]: [Namespace<'_>; 2],
@@ -304,19 +304,19 @@ fn exchange<const N: usize>(
     let serving = at_receiver.spawn(THREADS[1], move || receiver.serve(is_over))?;
     let device = at_donor.machine.map_or("lo", Machine::device);
     let measuring = at_donor.spawn(THREADS[0], move || {
-        // Ends the receiver, too.
+        // Dropping it ends the receiver, too.
         let _over = over;
         let mut donor = LccpDonor::new(end, Meter::new(device));
         donor.greet()?;
         windows.iter().map(|window| donor.run(window)).collect::<Result<Vec<_>, _>>()
     })?;
     let (tallies, served) = (joined(measuring), joined(serving));
-    // If both fail, the donor says less of it.
+    // If both fail, the donor's error is less informative.
     served?;
     tallies?.try_into().map_err(|_| "a window is missing".into())
 }
 
-/// Both ends of a transport.
+/// Creates both ends of a transport.
 fn ends(
     transport: Transport,
     at_donor: Namespace<'_>,
@@ -338,7 +338,7 @@ fn ends(
 }
 
 impl Namespace<'_> {
-    /// Waits for work that is done there.
+    /// Runs `work` there, and waits for its end.
     fn run<T: Send>(&self, work: impl FnOnce() -> Result<T, Failure> + Send) -> Result<T, Failure> {
         match self.machine {
             Some(machine) => machine.run(work)?,
@@ -346,14 +346,14 @@ impl Namespace<'_> {
         }
     }
 
-    /// A thread there, of that name, by which its processor time is found.
+    /// Starts a thread there with this name, by which its CPU time is found.
     fn spawn<T: Send + 'static>(
         &self,
         name: &str,
         work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
     ) -> Result<JoinHandle<std::io::Result<Result<T, Failure>>>, Failure> {
         match self.machine {
-            // Called as its machine.
+            // Named after its machine.
             Some(machine) => Ok(machine.spawn(work)?),
             None => Ok(thread::Builder::new().name(name.to_owned()).spawn(|| Ok(work()))?),
         }
@@ -367,7 +367,7 @@ fn joined<T>(thread: JoinHandle<std::io::Result<Result<T, Failure>>>) -> Result<
     }
 }
 
-/// Of all values, in nanoseconds.
+/// Quantiles of all values, in nanoseconds.
 fn quantiles(times_ns: &[u64]) -> Quantiles {
     let mut times_ns = times_ns.to_vec();
     times_ns.sort_unstable();
@@ -392,7 +392,7 @@ mod tests {
 
     use super::*;
 
-    /// Without a bed, and without the right to raw sockets.
+    /// Without a bed, and without the capability for raw sockets.
     #[test]
     fn exchanges_end_on_udp_and_on_tcp() {
         let namespace = |last| Namespace { address: Ipv4Addr::new(127, 0, 0, last), machine: None };
@@ -403,7 +403,7 @@ mod tests {
             for tally in exchange(transport, [namespace(1), namespace(2)], windows).unwrap() {
                 let found = Exchanges::new(&tally).unwrap();
                 assert!(found.times.p50_us > 0.0 && found.times.p50_us <= found.times.p99_us);
-                // Not its CPU: threads of other tests that end meanwhile take theirs along.
+                // CPU time is not checked: threads of other tests that end meanwhile distort it.
                 assert!(found.packets > 0.0, "{transport:?}");
             }
         }

@@ -1,4 +1,4 @@
-//! The section of the page.
+//! The page's section on transports.
 
 use super::super::Part;
 use super::exchange::READY_TIMEOUT_MS;
@@ -108,7 +108,7 @@ fn add_many(page: &mut Page, figures: &Transports) {
     page.add_table(&head, &figures.cells.iter().map(row).collect::<Vec<_>>());
 }
 
-/// The middle of all rounds: bold if it is ours, and a transport of TCP is better.
+/// The median of all rounds; bold if it is ours and a TCP transport is better.
 fn compared(figures: &Transports, cell: &TransportsCell, figure: Figure) -> String {
     let own = cell.spread(figure.0).0;
     bold(&format!("{own:.0}"), loses(figures, cell, figure))
@@ -128,7 +128,7 @@ fn late(
     cell: &TransportsCell,
     of: fn(&TransportsSample) -> &Exchanges,
 ) -> String {
-    // Of all rounds together, as they are few.
+    // Summed over all rounds, since the counts are small.
     let percent = |cell: &TransportsCell| {
         let sum = |count: fn(&Exchanges) -> u64| -> u64 {
             cell.samples.iter().map(|it| count(of(it))).sum()
@@ -141,7 +141,7 @@ fn late(
 }
 
 fn loses(figures: &Transports, cell: &TransportsCell, (figure, is_more_better): Figure) -> bool {
-    // As they are shown.
+    // Compared as displayed.
     let own = cell.spread(figure).0.round();
     let is_better = |rival: &TransportsCell| {
         let rival = rival.spread(figure).0.round();
@@ -150,7 +150,7 @@ fn loses(figures: &Transports, cell: &TransportsCell, (figure, is_more_better): 
     cell.transport.is_ours() && rivals(figures, cell).any(is_better)
 }
 
-/// Those of TCP with the same loss.
+/// The cells of TCP transports with the same loss rate.
 fn rivals<'a>(
     figures: &'a Transports,
     cell: &TransportsCell,

@@ -1,4 +1,4 @@
-//! Waits for descriptors: epoll, each told once whenever it becomes ready.
+//! Waits for descriptors with edge-triggered epoll.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -11,7 +11,7 @@ use rustix::io::Errno;
 /// Longer than any experiment.
 pub(super) const NEVER: Duration = Duration::from_secs(86_400);
 
-/// Events that one wait returns.
+/// Maximum number of events that one wait returns.
 const EVENTS_MAX: usize = 128;
 
 /// The descriptors of one thread.
@@ -20,10 +20,10 @@ pub(super) struct Ready {
     found: Vec<ReadyEvent>,
 }
 
-/// A descriptor has become ready.
+/// A descriptor that has become ready.
 #[derive(Clone, Copy)]
 pub(super) struct ReadyEvent {
-    /// As it was added.
+    /// The id with which it was added.
     pub(super) id: u64,
     pub(super) is_readable: bool,
     pub(super) is_writable: bool,
@@ -35,19 +35,19 @@ impl Ready {
         Ok(Self { epoll, found: Vec::new() })
     }
 
-    /// Waits for what comes, until the descriptor is closed.
+    /// Waits for data to read, until the descriptor is closed.
     pub(super) fn add_reader(&self, descriptor: &impl AsFd, id: u64) -> io::Result<()> {
         self.add(descriptor, id, epoll::EventFlags::IN)
     }
 
-    /// Waits for room to write, too.
+    /// Waits for data to read and for room to write.
     pub(super) fn add_stream(&self, descriptor: &impl AsFd, id: u64) -> io::Result<()> {
         self.add(descriptor, id, epoll::EventFlags::IN | epoll::EventFlags::OUT)
     }
 
-    /// Those that have become ready; none when the time is over.
+    /// Returns the descriptors that have become ready; none after the timeout.
     pub(super) fn wait(&mut self, timeout: Duration) -> io::Result<&[ReadyEvent]> {
-        // The kernel's waits are of whole milliseconds: not sooner.
+        // The kernel waits whole milliseconds; rounded up.
         let ms = timeout.as_micros().div_ceil(1_000) as u64;
         let timeout = Timespec::try_from(Duration::from_millis(ms)).map_err(io::Error::other)?;
         self.found.clear();

@@ -1,7 +1,7 @@
-//! Exchanges by TCP: on one connection that stays, or on one for each exchange.
+//! Exchanges over TCP: on one persistent connection, or on one connection per exchange.
 //!
-//! A frame is the length of a sealed datagram in two bytes, little-endian, and the datagram. What is said in one
-//! turn goes out in one write for each connection.
+//! A frame is the length of a sealed datagram in two bytes, little-endian, and the datagram. The messages of
+//! one turn are sent with one write per connection.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read, Write};
@@ -22,10 +22,10 @@ use super::ready::{NEVER, Ready, ReadyEvent};
 use super::{CLUSTER, DONOR, KEY, RECEIVER, ReceiverEnd, Transport};
 use crate::experiments::Failure;
 
-/// Bytes that one read takes: the messages of more exchanges than are in flight.
+/// Bytes per read: the messages of more exchanges than are in flight.
 const READ_BYTES: usize = 64 * 1024;
 
-/// Longest time for the answers to hellos, in milliseconds: those of a SYN and some segments that are lost.
+/// Timeout for the answers to hellos, in milliseconds: long enough for a lost SYN and some lost segments.
 const GREET_MS: u64 = 20_000;
 
 const LISTENER: u64 = u64::MAX;
@@ -35,12 +35,12 @@ const OVER: u64 = u64::MAX - 1;
 pub(super) struct StreamDonor {
     to: SocketAddr,
     transport: Transport,
-    /// For each connection at a time one: each has its sequence, so that a late connection is not taken for
-    /// a replay of the others.
+    /// One for each concurrent connection: each has its own sequence, so that messages of a late connection
+    /// are not taken for replays.
     seals: Vec<Endpoint>,
     streams: Vec<Option<Framed>>,
     ready: Ready,
-    /// Connections that have something to send.
+    /// Connections with data to send.
     unsent: Vec<usize>,
     buffer: Box<[u8]>,
 }
@@ -59,14 +59,14 @@ pub(super) struct StreamReceiver {
 /// A connection that carries frames.
 struct Framed {
     stream: TcpStream,
-    /// The begin of a frame.
+    /// The beginning of an incomplete frame.
     input: Vec<u8>,
     output: Vec<u8>,
-    /// As far as is known.
+    /// Whether it is writable, as far as is known.
     is_writable: bool,
 }
 
-/// Whether more may come.
+/// Whether more data may arrive.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stream {
     Open,
@@ -74,7 +74,7 @@ enum Stream {
 }
 
 impl StreamDonor {
-    /// With places for so many exchanges at a time.
+    /// Creates an end with slots for this many concurrent exchanges.
     pub(super) fn new(
         to: SocketAddr,
         transport: Transport,
@@ -93,12 +93,12 @@ impl StreamDonor {
         })
     }
 
-    /// The connection of a place.
+    /// The connection of a slot.
     fn index(&self, place: usize) -> usize {
         if self.transport.is_kept() { 0 } else { place }
     }
 
-    /// Says hello by all seals on one connection, and hears the answers.
+    /// Sends hellos with all seals on one connection, and receives the answers.
     fn greet_all(&mut self, stream: &mut Framed) -> Result<(), Failure> {
         for seal in &mut self.seals {
             stream.push(&seal.seal(PeerId::of(RECEIVER), &[])?);
@@ -112,7 +112,7 @@ impl StreamDonor {
             }
             let seals = &mut self.seals;
             let state = stream.read(&mut self.buffer, |frame| {
-                // Each is for one of them.
+                // Each answer is for one of the seals.
                 let is_live = |seal: &mut Endpoint| {
                     matches!(seal.open(clock(), frame), Ok(OpenedDatagram::Live { .. }))
                 };
@@ -128,13 +128,13 @@ impl StreamDonor {
 
     fn flush(&mut self) -> io::Result<()> {
         for index in self.unsent.drain(..) {
-            // Or it has been closed since.
+            // The connection may have been closed since.
             self.streams[index].as_mut().map_or(Ok(()), Framed::flush)?;
         }
         Ok(())
     }
 
-    /// Reads and writes where that has become possible.
+    /// Reads and writes where an event reports that it is possible.
     fn turn(&mut self, event: ReadyEvent, heard: &mut Vec<Lccp>) -> Result<(), Failure> {
         let index = event.id as usize;
         let Some(stream) = self.streams[index].as_mut() else { return Ok(()) };
@@ -212,11 +212,11 @@ impl DonorEnd for StreamDonor {
 }
 
 impl StreamReceiver {
-    /// Listens in the network of the calling thread.
+    /// Listens in the calling thread's network namespace.
     pub(super) fn listen(address: Ipv4Addr, transport: Transport) -> Result<Self, Failure> {
         let listener = TcpListener::bind((address, 0))?;
         listener.set_nonblocking(true)?;
-        // Connections have it from their listener.
+        // Connections inherit it from their listener.
         sockopt::set_tcp_nodelay(&listener, true)?;
         Ok(Self {
             listener,
@@ -244,7 +244,7 @@ impl StreamReceiver {
                     self.streams.insert(id, Framed::new(stream.into()));
                 }
                 Err(Errno::AGAIN) => return Ok(()),
-                // Of a connection that has ended already.
+                // The connection has ended already.
                 Err(Errno::CONNABORTED | Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -308,7 +308,7 @@ fn seal(name: &str) -> Result<Endpoint, Failure> {
     Ok(Endpoint::of(Channel::Handoff, &Key::from_text(KEY)?, CLUSTER, name, 1))
 }
 
-/// A connection that will be.
+/// Starts a non-blocking connect.
 fn begin_connect(to: SocketAddr) -> io::Result<TcpStream> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;
@@ -329,7 +329,7 @@ impl Framed {
         self.output.extend_from_slice(datagram);
     }
 
-    /// Writes as much as the system takes.
+    /// Writes as much as the system accepts.
     fn flush(&mut self) -> io::Result<()> {
         while self.is_writable && !self.output.is_empty() {
             match self.stream.write(&self.output) {
@@ -341,7 +341,7 @@ impl Framed {
         Ok(())
     }
 
-    /// Reads what has come, frame by frame.
+    /// Reads available data, frame by frame.
     fn read(
         &mut self,
         buffer: &mut [u8],
@@ -373,7 +373,7 @@ impl Framed {
     }
 }
 
-/// The first frame, and what stands after it.
+/// Returns the first frame, and the bytes after it.
 fn split_frame(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, rest) = bytes.split_first_chunk::<2>()?;
     rest.split_at_checked(usize::from(u16::from_le_bytes(*length)))

@@ -1,6 +1,6 @@
-//! A dispatcher's device in namespaces of its own: `skep0`, whose other end
-//! `peer0` is the segment. Nothing has a name outside, so the kernel removes
-//! devices, pins, links and maps when the thread ends, even after a kill.
+//! A dispatcher's device in namespaces of its own: `skep0`, whose other end `peer0` is the segment. Nothing
+//! has a name outside of them, so the kernel removes devices, pins, links and maps when the thread ends, even
+//! if it is killed.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, dead_code, reason = "tests")]
 
@@ -38,7 +38,7 @@ pub(crate) const SYN: u8 = 2;
 pub(crate) const RST: u8 = 4;
 pub(crate) const ACK: u8 = 16;
 
-/// A wait that is to end by an answer, not by itself.
+/// A timeout that only a failing test reaches.
 const LONG: Duration = Duration::from_secs(20);
 
 /// Waits until `holds` is true.
@@ -50,8 +50,7 @@ pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// Runs `work` on a thread with a network, devices and a bpffs of its own, or
-/// says why it cannot.
+/// Runs `work` on a thread with a network, devices and a bpffs of its own, or reports why it cannot.
 pub(crate) fn in_bed(work: impl FnOnce(&Bed) + Send + 'static) {
     let result = thread::spawn(|| {
         if !leave_namespaces() {
@@ -94,7 +93,7 @@ pub(crate) struct Bed {
 
 impl Bed {
     fn new() -> Self {
-        // The kernel would send packets of its own.
+        // With IPv6 the kernel would send packets of its own.
         let _ = fs::write("/proc/sys/net/ipv6/conf/all/disable_ipv6", "1");
         let _ = fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
         let bed = Self { place: PinPath { pins: PathBuf::from("/sys/fs/bpf/skep/test/dispatch") } };
@@ -114,21 +113,21 @@ impl Bed {
         DispatchProgram::open(&self.place, SIZES).unwrap()
     }
 
-    /// Open, and all packets to the service go to node 0.
+    /// Opens the program and has it steer all packets of the service to node 0.
     pub(crate) fn open_configured(&self) -> DispatchProgram {
         let mut dispatch = self.open();
         configure(&mut dispatch);
         dispatch
     }
 
-    /// The machine answers for the virtual address, as a dispatcher does; with
-    /// an RST, if nobody takes the packet before.
+    /// Adds the virtual address to this machine, as on a dispatcher: packets that reach the kernel are
+    /// answered with an RST.
     pub(crate) fn own_vip(&self) {
         ip("address add 10.9.0.100/24 dev skep0");
         ip(&format!("neighbour add 10.9.0.2 lladdr {} dev skep0", text(PEER_MAC)));
     }
 
-    /// What the device has that is not a device's from the start.
+    /// Whether the device has an XDP program, and how many programs are at its tc ingress.
     pub(crate) fn programs(&self) -> (bool, usize) {
         let shown = ip("-details link show dev skep0");
         let ingress = aya::programs::TcAttachType::Ingress;
@@ -155,7 +154,7 @@ pub(crate) const SETTINGS: ProgramSettings = ProgramSettings {
     own_node: NO_NODE,
 };
 
-/// The service at that place: port 80, 81, ...
+/// The service with this id; its port is 80 plus the id.
 pub(crate) fn service(id: u16) -> DatapathService {
     DatapathService {
         id,
@@ -182,7 +181,7 @@ pub(crate) fn node_mac(index: u16) -> [u8; 6] {
     [2, 0, 0, 0, 10, index as u8]
 }
 
-/// A table of which all rows are alike.
+/// A table with identical rows.
 pub(crate) fn rows(nodes: &[u16]) -> Vec<Row> {
     let mut row = [NO_NODE; ROW_NODES];
     row[..nodes.len()].copy_from_slice(nodes);
@@ -210,7 +209,7 @@ pub(crate) fn frame(client_port: u16, port: u16, flags: u8) -> Vec<u8> {
     [&OWN_MAC[..], &PEER_MAC, &[8, 0], &ip, &tcp].concat()
 }
 
-/// RFC 1071.
+/// The Internet checksum (RFC 1071).
 fn checksum(bytes: &[u8]) -> [u8; 2] {
     let words = bytes.chunks(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])));
     let mut sum: u32 = words.sum();
@@ -220,7 +219,7 @@ fn checksum(bytes: &[u8]) -> [u8; 2] {
     (!(sum as u16)).to_be_bytes()
 }
 
-/// The segment: `peer0`, with a program, so that it takes what XDP sends.
+/// The segment: `peer0`, with an XDP program, so that it accepts frames that XDP sends.
 pub(crate) struct Segment {
     socket: OwnedFd,
     _pass: skep_datapath::Pass,
@@ -236,14 +235,14 @@ impl Segment {
         rustix::net::send(&self.socket, frame, SendFlags::empty()).unwrap();
     }
 
-    /// The next frame from the device; none when the wait is over.
+    /// Receives the next frame from the device; `None` after `wait`.
     pub(crate) fn receive(&self, wait: Duration) -> Option<Vec<u8>> {
         set_socket_timeout(&self.socket, Timeout::Recv, Some(wait)).unwrap();
         let mut frame = vec![0; 2048];
         loop {
             let (_, bytes) =
                 rustix::net::recv(&self.socket, &mut frame[..], RecvFlags::empty()).ok()?;
-            // Own frames come by here, too.
+            // The socket also sees outgoing frames.
             if frame[6..12] == OWN_MAC {
                 frame.truncate(bytes);
                 return Some(frame);
@@ -251,7 +250,7 @@ impl Segment {
         }
     }
 
-    /// Sends a frame, which must come back steered to a node.
+    /// Sends a frame, and returns the node to which it comes back steered.
     pub(crate) fn exchange(&self, frame: &[u8]) -> u16 {
         self.send(frame);
         let back = self.receive(LONG).expect("the frame comes back");
@@ -267,13 +266,13 @@ fn packet_socket(device_index: u32) -> OwnedFd {
     let kind = (AddressFamily::PACKET, SocketType::RAW, SocketFlags::CLOEXEC);
     let all = rustix::net::Protocol::from_raw(u32::from(3_u16.to_be()).try_into().unwrap());
     let socket = rustix::net::socket_with(kind.0, kind.1, kind.2, Some(all)).unwrap();
-    // SAFETY: a structure of integers.
+    // SAFETY: a structure of integers, for which zero is valid.
     let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
     address.sll_family = libc::AF_PACKET as u16;
     address.sll_protocol = 3_u16.to_be();
     address.sll_ifindex = device_index as i32;
     let bytes = size_of_val(&address) as u32;
-    // SAFETY: `address` is of that many bytes and lives as long as the call.
+    // SAFETY: `address` has that many bytes and outlives the call.
     let bound = unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), bytes) };
     assert_eq!(bound, 0, "{}", std::io::Error::last_os_error());
     socket

@@ -13,31 +13,31 @@ use crate::stream::greet::GreetError;
 /// Why an exchange with another node failed.
 #[derive(Debug, thiserror::Error)]
 pub enum PeerError {
-    /// It refuses.
+    /// The node refuses the request.
     #[error("the node refuses: {0:?}")]
     Refused(PeerRefusal),
-    /// There is no connection to it.
+    /// There is no connection to the node.
     #[error(transparent)]
     Connect(#[from] UpstreamError),
     /// The identity of one side is not as expected.
     #[error(transparent)]
     Hello(#[from] HelloError),
-    /// It timed out.
+    /// The node timed out.
     #[error("the node timed out")]
     Late,
-    /// It is alive, but its source delivers nothing.
+    /// The node is alive, but its source delivers nothing.
     #[error("the node's source timed out")]
     SourceLate,
-    /// It closed the connection: the source failed, or the node ended.
+    /// The node closed the connection: its source failed, or it shut down.
     #[error("the node closed the connection")]
     Closed,
     /// The system's error.
     #[error("the connection to the node failed: {0}")]
     Io(io::Error),
-    /// This node has no memory for the bytes.
+    /// This node has no memory for the received bytes.
     #[error("what the node sent could not be kept: {0}")]
     NotKept(io::Error),
-    /// The bytes are not a valid frame, or were changed on the way.
+    /// The bytes are not a valid frame, or were altered in transit.
     #[error(transparent)]
     Frame(#[from] FrameError),
     /// The bytes are not a valid message.
@@ -49,8 +49,8 @@ pub enum PeerError {
 }
 
 impl PeerError {
-    /// Whether the failure concerns the other node. If not, this node lacks a connection or
-    /// memory, and may have one in a moment.
+    /// Whether the other node is at fault. If not, this node lacks a connection or memory, and may have one
+    /// in a moment.
     pub fn blames_node(&self) -> bool {
         match self {
             Self::Connect(error) => error.blames_node(),
@@ -59,8 +59,8 @@ impl PeerError {
         }
     }
 
-    /// Whether a reused connection may have failed only because the other node closed it: then a
-    /// new one deserves a try.
+    /// Whether a reused connection may have failed only because the other node closed it: the request is then
+    /// retried on a new one.
     pub(super) fn is_of_connection(&self) -> bool {
         matches!(self, Self::Closed | Self::Io(_))
     }

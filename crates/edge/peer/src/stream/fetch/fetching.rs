@@ -15,13 +15,13 @@ use super::error::PeerError;
 use crate::limits::{PEER_CHUNK_MS, PEER_SOURCE_MS};
 use crate::stream::counts::{StreamCount, StreamCounts};
 
-/// Minimum size in bytes of the buffer of [`Fetching::next_chunk`]: a chunk, and the head of the
-/// next frame, which arrives with the same read.
+/// Minimum size in bytes of the buffer of [`Fetching::next_chunk`]: a chunk, and the head of the next frame,
+/// which is received with the same read.
 pub const FETCH_BUFFER_BYTES: usize = PEER_CHUNK_BYTES as usize + FRAME_HEAD_BYTES;
 
-/// A transfer in progress. Dropped before its end it closes the connection.
+/// A transfer in progress. If it is dropped before its end, the connection is closed.
 pub struct Fetching {
-    /// The pool that receives the connection after the exchange.
+    /// The pool to which the connection returns after the exchange.
     connections: Rc<ConnectionPool>,
     counts: Arc<StreamCounts>,
     /// `None` after the exchange is complete or has failed.
@@ -56,20 +56,19 @@ impl Fetching {
         }
     }
 
-    /// Offset of the next chunk in the segment.
+    /// The offset of the next chunk in the segment.
     pub fn position(&self) -> u32 {
         self.left.start
     }
 
-    /// Reads the next chunk to the start of `buffer`, and verifies it; returns its length in
-    /// bytes, 0 after the last. Chunks end at multiples of [`PEER_CHUNK_BYTES`] in the segment, or
-    /// at its end.
+    /// Reads the next chunk to the start of `buffer`, and verifies it; returns its length in bytes, or 0
+    /// after the last. Chunks end at multiples of [`PEER_CHUNK_BYTES`] in the segment, or at its end.
     ///
     /// # Errors
-    /// Why the transfer failed: all earlier chunks are valid.
+    /// Why the transfer failed; all earlier chunks are valid.
     ///
     /// # Panics
-    /// If the buffer has less than [`FETCH_BUFFER_BYTES`].
+    /// If `buffer` is shorter than [`FETCH_BUFFER_BYTES`].
     pub async fn next_chunk(&mut self, buffer: &mut [u8]) -> Result<usize, PeerError> {
         assert!(buffer.len() >= FETCH_BUFFER_BYTES, "room for a chunk and a head");
         if self.left.is_empty() {
@@ -103,7 +102,7 @@ impl Fetching {
         Ok(bytes)
     }
 
-    /// The head of the next frame that is not empty.
+    /// Reads the head of the next frame that is not empty.
     async fn read_head(&mut self, conn: &Conn, buffer: &mut [u8]) -> Result<FrameHead, PeerError> {
         let began_ms = conn.worker().now_ms();
         loop {

@@ -1,9 +1,9 @@
 //! Fetches between nodes, on the connections of workers.
 //!
-//! One exchange at a time on a connection: a request, a reply, and after `Coming` the chunks. A
-//! connection is reused only after a complete exchange. Chunks are sent by reference to the cache's
-//! memory, with the checksums computed when they were stored, and are verified by the receiver:
-//! this detects changes by memory or devices in between.
+//! A connection carries one exchange at a time: a request, a reply, and after `Coming` the chunks. It is
+//! reused only after a complete exchange. Chunks are sent by reference to the cache's memory, with the
+//! checksums computed when they were stored, and are verified by the receiver: this detects corruption by
+//! memory or devices on the way.
 
 mod error;
 mod fetching;

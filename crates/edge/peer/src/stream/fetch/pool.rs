@@ -37,7 +37,7 @@ struct Exchange {
 }
 
 impl PeerPool {
-    /// An empty pool of `worker`. `counts` may be shared by all workers.
+    /// An empty pool for `worker`. `counts` may be shared by all workers.
     pub fn new(worker: &Rc<Worker>, identity: &Identity, counts: &Arc<StreamCounts>) -> Rc<Self> {
         let limits = PoolLimits {
             connections_max: PEER_CONNECTIONS_MAX,
@@ -48,7 +48,7 @@ impl PeerPool {
         Rc::new(Self { connections, identity: identity.clone(), counts: Arc::clone(counts) })
     }
 
-    /// Requests the bytes of a segment from the node at `address`, by a [`PeerRequest::Fetch`].
+    /// Requests the bytes of a segment from the node at `address`, with a [`PeerRequest::Fetch`].
     ///
     /// # Errors
     /// Why the fetch could not start.
@@ -110,12 +110,12 @@ impl PeerPool {
         }
     }
 
-    /// Number of connections to `address`: in use, and idle.
+    /// The numbers of connections to `address`: in use, and idle.
     pub fn connections(&self, address: SocketAddr) -> (usize, usize) {
         self.connections.counts(address)
     }
 
-    /// Ends an exchange that has no chunks.
+    /// Completes an exchange without chunks.
     fn finish(&self, lease: PooledConn, rest: &[u8]) -> Result<(), PeerError> {
         if !rest.is_empty() {
             return Err(PeerError::Unexpected.counted(&self.counts));
@@ -134,8 +134,7 @@ impl PeerPool {
         write_frame(&mut frame, &request.encode());
         if let Some(lease) = self.connections.reuse(address) {
             match self.say(lease, &frame).await {
-                // It was closed while it was idle. All requests may be asked
-                // twice.
+                // The connection was closed while it was idle. All requests may safely be repeated.
                 Err(error) if error.is_of_connection() => {}
                 said => return said,
             }
@@ -147,8 +146,8 @@ impl PeerPool {
     async fn dial(&self, address: SocketAddr) -> Result<PooledConn, PeerError> {
         let lease = self.connections.dial(address).await?;
         let nonce = nonce().map_err(PeerError::Io)?;
-        // Names of segments say what their bytes must be; whose they are is all
-        // the same.
+        // The names of segments determine what their bytes must be, so it does not matter which node the peer
+        // is.
         let handshake = Handshake::client(&self.identity, Purpose::Fetch, None, nonce);
         let other = greet_conn(&lease.conn, handshake, &self.counts).await?;
         if other == *self.identity.name() {

@@ -31,7 +31,7 @@ pub trait PeerHandler: 'static {
     /// The type that provides the bytes of a segment.
     type Source: ChunkSource;
 
-    /// Answers `request` of the node `peer`.
+    /// Answers a request of the node `peer`.
     fn answer(
         &self,
         peer: &Name,
@@ -47,11 +47,10 @@ pub enum PeerAnswer<S> {
     Reply(PeerReply),
 }
 
-/// The bytes of a segment, as they arrive. Dropped after the last one is sent, or when sending ends
+/// The bytes of a segment, as they become available. Dropped after the last one is sent, or when sending ends
 /// early.
 pub trait ChunkSource {
-    /// Ready when the bytes `start..end` are available: a whole chunk ([`chunk_end`]), or the rest
-    /// of one.
+    /// Ready when the bytes `start..end` are available: a whole chunk ([`chunk_end`]), or the rest of one.
     fn poll_chunk(
         &mut self,
         cx: &mut Context<'_>,
@@ -63,13 +62,13 @@ pub trait ChunkSource {
 /// The bytes of one chunk, in the cache's memory.
 #[derive(Clone)]
 pub struct Chunk {
-    /// Keeps them alive while they are sent.
+    /// Keeps the memory alive while the bytes are sent.
     pub bytes: SharedSlice,
     /// Their [`checksum`](skep_wire::cache::frame::checksum).
     pub checksum: u32,
 }
 
-/// No further chunk will come.
+/// The source will provide no further chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the source of a segment has failed")]
 pub struct SourceFailed;
@@ -83,7 +82,7 @@ pub struct PeerService<H> {
 }
 
 impl<H: PeerHandler> PeerService<H> {
-    /// A service of this machine. `counts` may be shared by all workers.
+    /// A service for this machine. `counts` may be shared by all workers.
     pub fn new(handler: H, identity: &Identity, counts: &Arc<StreamCounts>) -> Rc<Self> {
         let (identity, counts) = (identity.clone(), Arc::clone(counts));
         let handshakes = HandshakePermits::new(&[], FETCH_HANDSHAKES);
@@ -94,8 +93,8 @@ impl<H: PeerHandler> PeerService<H> {
         &self.handler
     }
 
-    /// The name of the connected node; `None` if the handshake failed. Strangers hold a permit meanwhile,
-    /// so that their silence does not take the connections of nodes.
+    /// Returns the name of the connected node; `None` if the handshake failed. Strangers hold a permit
+    /// meanwhile, so that silent ones do not use up the connections of nodes.
     async fn greet(&self, conn: Conn) -> Option<(Conn, Name)> {
         let permit = match conn.is_of_member() {
             true => None,
@@ -161,7 +160,7 @@ impl<H: PeerHandler> PeerService<H> {
             let polled = std::future::poll_fn(|cx| Poll::Ready(source.poll_chunk(cx, at, end)));
             let chunk = match polled.await {
                 Poll::Ready(chunk) => Some(chunk),
-                // What is there goes before the wait.
+                // Available chunks are sent before waiting.
                 Poll::Pending if !output.is_empty() => None,
                 Poll::Pending => {
                     let chunk = wait(&mut source, at, end).await;
@@ -209,7 +208,7 @@ impl<H: PeerHandler> ConnectionHandler for PeerService<H> {
     fn observe(&self, _: AcceptEvent) {}
 }
 
-/// The next request; `None` at the end of the stream.
+/// Reads the next request; `None` at the end of the stream.
 async fn next_request(
     conn: &Conn,
     frames: &mut FrameDecoder,

@@ -16,7 +16,7 @@ use crate::limits::{LINK_READ_BYTES, LINK_STALL_MS};
 use crate::stream::counts::StreamCount;
 
 thread_local! {
-    /// The read buffer shared by all links of a thread.
+    /// The read buffer, shared by all links of a thread.
     static INPUT: RefCell<Box<[u8]>> = RefCell::new(vec![0; LINK_READ_BYTES].into_boxed_slice());
 }
 
@@ -29,7 +29,7 @@ pub(super) async fn carry<In: LinkMessage, Out, C>(
 ) {
     let heard = Cell::new(Instant::now());
     let why = tokio::select! {
-        // Read before silence is judged: this thread may have been held up.
+        // Read before checking for silence: this thread may have been delayed.
         biased;
         () = line.until_over() => return,
         why = read(hub, stream, (link, line), &heard) => why,
@@ -121,7 +121,7 @@ async fn watch(line: &Line, settings: &LinkSettings, heard: &Cell<Instant>) -> L
         if heard.get().elapsed() >= silence {
             return Lost::Silent;
         }
-        // What waits says as much when it goes.
+        // Queued messages serve as a keepalive.
         if line.queued_bytes() == 0 {
             line.push(&PING);
         }

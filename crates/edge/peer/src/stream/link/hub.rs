@@ -28,8 +28,8 @@ pub struct Outbox<Out> {
 }
 
 impl<Out: LinkMessage> Outbox<Out> {
-    /// Sends `message` on `link`, after all earlier ones. False if the link is gone, or ends
-    /// because too many bytes wait.
+    /// Sends `message` on `link`, after all earlier ones. Returns `false` if the link has ended, or ends
+    /// because too many bytes are queued.
     pub fn send(&mut self, link: LinkId, message: &Out) -> bool {
         self.make_frame(message);
         self.push(link)
@@ -40,7 +40,7 @@ impl<Out: LinkMessage> Outbox<Out> {
         self.make_frame(message);
         let links: Vec<LinkId> = self.lines.keys().copied().collect();
         for link in links {
-            // The handler hears of a link that ends.
+            // The handler gets an event for each link that ends.
             let _ = self.push(link);
         }
     }
@@ -72,7 +72,7 @@ impl<Out> Outbox<Out> {
         self.ending.push_back((link, Lost::Dropped));
     }
 
-    /// Bytes that wait to be sent on `link`: to pace long transfers.
+    /// Bytes queued on `link`, for pacing long transfers.
     pub fn queued_bytes(&self, link: LinkId) -> usize {
         self.lines.get(&link).map_or(0, |line| line.queued_bytes())
     }
@@ -109,13 +109,13 @@ impl<In, Out, C> Hub<In, Out, C> {
         Rc::new(RefCell::new(Self { handler, outbox, links_max: settings.links_max, next_link: 0 }))
     }
 
-    /// Runs the handler, and ends the links that it closed or that overflowed.
+    /// Runs the handler for an event, and ends the links that it closed or that overflowed.
     pub(super) fn tell(&mut self, event: LinkEvent<In, C>) {
         (self.handler)(event, &mut self.outbox);
         self.settle();
     }
 
-    /// Starts a link with `peer`; an earlier one ends.
+    /// Starts a link with `peer`, and ends an earlier one.
     pub(super) fn begin(&mut self, peer: &Name) -> Result<(LinkId, Rc<Line>), Reason> {
         self.end_of(peer, Lost::Replaced);
         if self.outbox.lines.len() >= self.links_max {
@@ -171,12 +171,12 @@ impl<In, Out, C> Hub<In, Out, C> {
 pub(super) struct Line {
     peer: Name,
     queue: RefCell<Vec<u8>>,
-    /// Bytes taken off the queue that the socket has not accepted.
+    /// Bytes that were taken from the queue and not yet accepted by the socket.
     leaving_bytes: Cell<usize>,
     is_over: Cell<bool>,
-    /// The queue is not empty.
+    /// Notified when the queue becomes non-empty.
     filled: Notify,
-    /// The link has ended.
+    /// Notified when the link ends.
     finished: Notify,
 }
 
@@ -202,8 +202,7 @@ impl Line {
         self.queue.borrow().len() + self.leaving_bytes.get()
     }
 
-    /// Waits for bytes to send and moves them to `leaving`, whose memory is reused for the next
-    /// ones.
+    /// Waits for bytes to send and moves them to `leaving`, whose memory is reused for later ones.
     pub(super) async fn take(&self, leaving: &mut Vec<u8>) {
         leaving.clear();
         leaving.shrink_to(LINK_BUFFER_BYTES_KEPT_MAX);
@@ -214,7 +213,7 @@ impl Line {
         self.leaving_bytes.set(leaving.len());
     }
 
-    /// The socket has accepted this many more bytes.
+    /// Records that the socket has accepted this many more bytes.
     pub(super) fn wrote(&self, bytes: usize) {
         self.leaving_bytes.set(self.leaving_bytes.get() - bytes);
     }

@@ -30,7 +30,7 @@ pub use node::NodeLinks;
 pub use server::LinkServer;
 pub use thread::{CommandSender, NotSent};
 
-/// The number of a link; never reused in this process's thread.
+/// The number of a link; never reused by this process's thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkId(pub u64);
 
@@ -43,9 +43,9 @@ pub struct LinkSettings {
     pub tick_ms: u64,
     /// Milliseconds of silence after which this side sends a keepalive.
     pub ping_ms: u64,
-    /// Milliseconds of silence after which the other side counts as dead.
+    /// Milliseconds of silence after which the other side is considered dead.
     pub silence_ms: u64,
-    /// Bytes that may wait to be sent on one link.
+    /// Maximum number of bytes that may be queued on one link.
     pub queue_bytes_max: usize,
     /// Maximum number of links.
     pub links_max: usize,
@@ -71,13 +71,13 @@ pub enum LinkEvent<In, C> {
         peer: Name,
         why: Lost,
     },
-    /// A link could not be established; it is tried again. Nodes only.
+    /// A link could not be established, and will be retried. Nodes only.
     Missed {
         /// The intended peer.
         peer: Name,
         why: Lost,
     },
-    /// A command of another thread.
+    /// A command from another thread.
     Told(C),
     /// A periodic tick.
     Tick,
@@ -89,13 +89,13 @@ pub enum Lost {
     /// One side refuses the other.
     #[error(transparent)]
     Refused(#[from] HelloError),
-    /// No connection, or no handshake, in time.
+    /// The connection or the handshake timed out.
     #[error("no answer in time")]
     Late,
     /// The system's error.
     #[error("the connection failed: {0}")]
     Failed(io::ErrorKind),
-    /// The other side closed it.
+    /// The other side closed the link.
     #[error("closed by the other side")]
     Closed,
     /// The other side was silent for too long.
@@ -104,7 +104,7 @@ pub enum Lost {
     /// The other side accepted no bytes for too long.
     #[error("the other side does not read")]
     Stalled,
-    /// Too many bytes waited to be sent.
+    /// Too many bytes were queued.
     #[error("the send queue is full")]
     Overflow,
     /// The bytes are not a valid frame.
@@ -116,15 +116,15 @@ pub enum Lost {
     /// The same machine has linked again.
     #[error("replaced by a new connection of the same machine")]
     Replaced,
-    /// The handler closed it, or its target was removed.
+    /// The handler closed the link, or its target was removed.
     #[error("closed here")]
     Dropped,
 }
 
-/// A coordinator, for a node.
+/// A coordinator to which a node keeps a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkTarget {
-    /// Its name in the config; a different machine at its address is refused.
+    /// Its name in the config; another machine at its address is refused.
     pub name: Name,
     /// Its listening address.
     pub address: SocketAddr,
@@ -135,7 +135,7 @@ pub trait LinkMessage: Sized + 'static {
     /// Its bytes.
     fn to_payload(&self) -> Vec<u8>;
 
-    /// Decodes the message `payload`.
+    /// Decodes a message.
     ///
     /// # Errors
     /// Bytes that are not a valid message.

@@ -36,7 +36,7 @@ impl<C: Send + 'static> NodeLinks<C> {
     /// own.
     ///
     /// # Errors
-    /// If the thread or runtime cannot be created.
+    /// The thread or runtime cannot be created.
     pub fn start(
         settings: &LinkSettings,
         targets: Vec<LinkTarget>,
@@ -70,7 +70,7 @@ impl<C> NodeLinks<C> {
     }
 }
 
-/// Keeps one task for each target.
+/// Runs one task for each target.
 async fn follow<C: 'static>(
     hub: NodeHub<C>,
     settings: Rc<LinkSettings>,
@@ -145,8 +145,8 @@ async fn dial<C>(
     Ok(stream)
 }
 
-/// Pauses that double, each shortened at random by up to a half so that nodes
-/// that lost the same coordinator do not return all at once.
+/// Pauses that double, each shortened at random by up to a half so that nodes that lost the same coordinator
+/// do not reconnect all at once.
 struct Backoff {
     rng: Rng,
     pause_ms: u64,
@@ -154,7 +154,7 @@ struct Backoff {
 
 impl Backoff {
     fn new() -> Self {
-        // Without randomness they all return at once: no harm but a queue.
+        // Without randomness they all reconnect at once, which does no harm but queueing.
         let [a, b, c, d, e, f, g, h, ..] = nonce().unwrap_or_default();
         let rng = Rng::new(u64::from_le_bytes([a, b, c, d, e, f, g, h]));
         Self { rng, pause_ms: BACKOFF_MS.0 }

@@ -33,7 +33,7 @@ impl<C: Send + 'static> LinkServer<C> {
     /// node that links a second time ends its first link.
     ///
     /// # Errors
-    /// If the thread or runtime cannot be created.
+    /// The thread or runtime cannot be created.
     pub fn start(
         settings: &LinkSettings,
         listener: TcpListener,
@@ -85,7 +85,7 @@ async fn accept<C: 'static>(
                 None => hub.borrow().counts().count_refused(HelloError::Here(Reason::Full)),
             },
             Err(error) => {
-                // Out of descriptors, most likely: others may give some back.
+                // Probably out of descriptors: others may be closed meanwhile.
                 tracing::warn!(%error, "a link can't be accepted");
                 tokio::time::sleep(Duration::from_millis(BACKOFF_MS.0)).await;
             }
@@ -117,7 +117,7 @@ async fn serve<C>(
         Ok(begun) => begun,
         Err(reason) => {
             counts.count_refused(HelloError::Here(reason));
-            // If it does not arrive, the close says enough.
+            // If it does not arrive, the peer sees the close.
             let _ = stream.write_all(&Handshake::refusal(reason)).await;
             place.linger(stream).await;
             return;

@@ -37,7 +37,7 @@ impl<C> CommandSender<C> {
     /// Queues `command` for the handler as [`LinkEvent::Told`], in order.
     ///
     /// # Errors
-    /// Returns `command` if too many wait already, or the thread has ended.
+    /// Returns `command` if too many are queued, or the thread has ended.
     pub fn tell(&self, command: C) -> Result<(), NotSent<C>> {
         self.0.try_send(command).map_err(|error| NotSent(error.into_inner()))
     }
@@ -50,8 +50,8 @@ impl<C> Clone for CommandSender<C> {
 }
 
 impl<C: Send + 'static> LinkThread<C> {
-    /// Runs the task made by `set_up` within a runtime on a thread of that name, and passes
-    /// commands and ticks to the handler.
+    /// Runs the task made by `set_up` within a runtime on a thread named `name`, and passes commands and
+    /// ticks to the handler.
     pub(super) fn start<In: 'static, Out: 'static>(
         name: &str,
         settings: &LinkSettings,
@@ -96,7 +96,7 @@ impl<C> LinkThread<C> {
 impl<C> Drop for LinkThread<C> {
     fn drop(&mut self) {
         if let Some(stop) = self.stop.take() {
-            // Already gone if the handler has panicked.
+            // The receiver no longer exists if the handler has panicked.
             let _ = stop.send(());
         }
         if self.thread.take().is_some_and(|thread| thread.join().is_err()) {

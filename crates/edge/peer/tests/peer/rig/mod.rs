@@ -1,5 +1,5 @@
-//! A worker with a node that asks and one that answers. What it answers depends
-//! on the first byte of a segment's name.
+//! A worker with a node that requests and one that answers. The answer depends on the first byte of a
+//! segment's name.
 #![allow(dead_code, unreachable_pub, reason = "each test takes what it needs")]
 
 use std::cell::Cell;
@@ -30,17 +30,17 @@ pub const CHUNK: u32 = PEER_CHUNK_BYTES;
 /// Not a whole number of chunks.
 pub const BYTES: u32 = 5 * CHUNK + 1_000;
 
-/// What a handler does with a name's first byte.
+/// What the answering node does, by the first byte of the name.
 pub mod kind {
     pub const HEAP: u8 = 0;
     pub const FILE: u8 = 1;
-    /// Comes chunk by chunk, each after a wait.
+    /// Becomes available chunk by chunk, each after a wait.
     pub const GROWING: u8 = 2;
-    /// Waits for longer than a ping takes before the second chunk.
+    /// Waits longer than the keepalive interval before the second chunk.
     pub const SLOW: u8 = 3;
     /// Fails after two chunks.
     pub const FAILING: u8 = 4;
-    /// A bit of the second chunk differs from what was stored.
+    /// A bit of the second chunk differs from the stored one.
     pub const CORRUPT: u8 = 5;
     pub const ABSENT: u8 = 6;
     /// Never answers.
@@ -56,7 +56,7 @@ pub fn content() -> &'static [u8] {
     })
 }
 
-/// The checksum of the chunk that begins there, as it was stored.
+/// The stored checksum of the chunk that begins at `start`.
 pub fn stored_checksum(start: u32, end: u32) -> u32 {
     static CHECKSUMS: OnceLock<Vec<u32>> = OnceLock::new();
     let stored = || content().chunks(CHUNK as usize).map(checksum).collect();
@@ -93,7 +93,7 @@ pub struct MemoryHandler {
     pub sources: Rc<Sources>,
 }
 
-/// Sources that are alive.
+/// Sources that exist.
 #[derive(Default)]
 pub struct Sources {
     pub count: Cell<usize>,
@@ -112,7 +112,7 @@ impl MemoryHandler {
 pub struct Source {
     kept: Arc<Kept>,
     kind: u8,
-    /// Chunks given.
+    /// Number of chunks returned.
     given: u32,
     was_pending: u32,
     alive: Rc<Sources>,
@@ -134,7 +134,7 @@ impl ChunkSource for Source {
     ) -> Poll<Result<Chunk, SourceFailed>> {
         let waits = match (self.kind, self.given) {
             (kind::GROWING, _) => 1,
-            // Not woken: the pings ask again.
+            // Not woken: the keepalives poll it again.
             (kind::SLOW, 1) => 4,
             (kind::FAILING, 2) => return Poll::Ready(Err(SourceFailed)),
             _ => 0,
@@ -185,7 +185,7 @@ impl PeerHandler for MemoryHandler {
     }
 }
 
-/// A node that asks, on a worker, and one that answers.
+/// A requesting node on a worker, and one that answers.
 pub struct Rig {
     pub worker: Rc<Worker>,
     pub pool: Rc<PeerPool>,

@@ -1,5 +1,4 @@
-//! What the tests of streams share: identities, and a socket without a mind of
-//! its own, which says what a test wants.
+//! Common parts of the tests of streams: identities, and a plain socket that sends what a test specifies.
 #![allow(dead_code, unreachable_pub, reason = "each test takes what it needs")]
 
 use std::io::{Read, Write};
@@ -12,7 +11,7 @@ use skep_wire::message::Name;
 use skep_wire::seal::Key;
 use socket2::{Domain, Socket, Type};
 
-/// How long a wait that must end well may take: far more than it does.
+/// Timeout of waits that must succeed: far longer than they take.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
 pub const KEY: &str = "a secret of thirty-two characters";
@@ -40,7 +39,7 @@ pub fn connect(address: SocketAddr) -> TcpStream {
     patient(TcpStream::connect(address).unwrap())
 }
 
-/// From another address of the loopback.
+/// Connects from another address of the loopback.
 pub fn connect_from(source: [u8; 4], address: SocketAddr) -> TcpStream {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     socket.bind(&SocketAddr::from((source, 0)).into()).unwrap();
@@ -48,7 +47,7 @@ pub fn connect_from(source: [u8; 4], address: SocketAddr) -> TcpStream {
     patient(socket.into())
 }
 
-/// Waits for a condition.
+/// Waits until a condition holds, by polling.
 pub fn poll_until(what: &str, mut holds: impl FnMut() -> bool) {
     let began = std::time::Instant::now();
     while !holds() {
@@ -67,7 +66,7 @@ fn patient(stream: TcpStream) -> TcpStream {
     stream
 }
 
-/// Does a handshake, and a server's last word.
+/// Performs a handshake, and reads a server's final verdict.
 pub fn greet(stream: &mut TcpStream, mut handshake: Handshake) -> Result<Name, HelloError> {
     let mut buffer = [0; 256];
     loop {
@@ -81,7 +80,7 @@ pub fn greet(stream: &mut TcpStream, mut handshake: Handshake) -> Result<Name, H
     }
 }
 
-/// Connects and greets as the machine `own`.
+/// Connects, and performs the handshake as the machine `own`.
 pub fn client(address: SocketAddr, purpose: Purpose, own: &str) -> TcpStream {
     let mut stream = connect(address);
     let handshake = Handshake::client(&identity(own), purpose, None, [7; 32]);
@@ -89,7 +88,7 @@ pub fn client(address: SocketAddr, purpose: Purpose, own: &str) -> TcpStream {
     stream
 }
 
-/// Accepts and greets as the machine `own`.
+/// Accepts, and performs the handshake as the machine `own`.
 pub fn server(listener: &TcpListener, purpose: Purpose, own: &str) -> TcpStream {
     let mut stream = accept(listener);
     greet(&mut stream, Handshake::server(&identity(own), purpose, [8; 32])).unwrap();
@@ -103,7 +102,7 @@ pub fn frame(payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// Reads one frame; its payload.
+/// Reads one frame; returns its payload.
 pub fn read_frame(stream: &mut TcpStream) -> Vec<u8> {
     let mut head = [0; 8];
     stream.read_exact(&mut head).unwrap();
@@ -112,7 +111,7 @@ pub fn read_frame(stream: &mut TcpStream) -> Vec<u8> {
     payload
 }
 
-/// What comes until the other side closes; a reset ends it as well.
+/// Returns the bytes received until the other side closes; a reset is accepted as well.
 pub fn read_to_close(stream: &mut TcpStream) -> Vec<u8> {
     let mut bytes = Vec::new();
     match stream.read_to_end(&mut bytes) {

@@ -1,8 +1,8 @@
-//! A client, a donor and a receiver in network namespaces of their own, on one bridge. Donor and receiver have
-//! the same virtual address; who gets the client's packets is decided by the hardware address that the
-//! client knows for it.
+//! A client, a donor and a receiver in network namespaces of their own, on one bridge. Donor and receiver
+//! have the same virtual address; the client's neighbour entry for it determines which of them receives the
+//! client's packets.
 //!
-//! No namespace has a name: the kernel removes them with the last descriptor, even after a kill.
+//! No namespace has a name: the kernel removes them with the last descriptor, even if the process is killed.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, dead_code, reason = "tests")]
 
@@ -23,12 +23,12 @@ use skep_wire::handoff::SocketId;
 use skep_wire::handoff::tcp::TcpState;
 use socket2::{Domain, Protocol, Socket, Type};
 
-/// How long a wait that must end well may take: far more than it does.
+/// Timeout of waits that must succeed: far longer than they take.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(crate) const LIMITS: SnapshotLimits = SnapshotLimits { received_bytes_max: RECEIVED_BYTES_MAX };
 
-/// Versions of IP, with the addresses of the bed.
+/// The versions of IP, for which the bed has addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ip {
     V4,
@@ -47,12 +47,12 @@ impl Ip {
     }
 }
 
-/// Where the client's packets go.
+/// The destination of the client's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     Donor,
     Receiver,
-    /// To a machine that does not exist: the flow is blocked.
+    /// A machine that does not exist: the flow is blocked.
     Nowhere,
 }
 
@@ -70,13 +70,13 @@ impl Place {
 pub(crate) struct Namespace(File);
 
 impl Namespace {
-    /// `None` without root.
+    /// Creates a namespace; `None` without root.
     fn new() -> Option<Self> {
         let made = || leave_network().then(|| File::open("/proc/thread-self/ns/net").unwrap());
         thread::spawn(made).join().unwrap().map(Self)
     }
 
-    /// Runs `work` on a thread inside.
+    /// Runs `work` on a thread in the namespace.
     pub(crate) fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         let inside = || {
             move_into_link_name_space(self.0.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
@@ -92,13 +92,13 @@ impl Namespace {
         self.run(|| ip(arguments))
     }
 
-    /// Sets a setting below /proc/sys/net.
+    /// Writes a setting below /proc/sys/net.
     pub(crate) fn set(&self, setting: &str, value: &str) {
         self.run(|| fs::write(format!("/proc/sys/net/{setting}"), value)).expect(setting);
     }
 }
 
-/// The machines.
+/// The three machines.
 pub(crate) struct Bed {
     pub(crate) client: Namespace,
     pub(crate) donor: Namespace,
@@ -106,7 +106,7 @@ pub(crate) struct Bed {
 }
 
 impl Bed {
-    /// `None` where it cannot be made, which is said.
+    /// Creates the machines; `None` if that is impossible, which is reported.
     pub(crate) fn new() -> Option<Self> {
         let skipped = |why| {
             let _ = writeln!(stderr(), "SKIPPED: {why}");
@@ -137,7 +137,7 @@ impl Bed {
     }
 
     fn add_node(&self, node: &Namespace, mac: &str, number: u8) {
-        // `ip` runs as a child, which has no descriptor of ours.
+        // `ip` runs as a child, which has none of our descriptors.
         let (own, descriptor) = (std::process::id(), node.0.as_raw_fd());
         let peer = format!("/proc/{own}/fd/{descriptor}");
         self.client.ip(&format!(
@@ -150,7 +150,7 @@ impl Bed {
         node.ip(&format!("address add 10.8.0.{number}/24 dev eth0"));
         node.ip(&format!("address add fd08::{number}/64 dev eth0 nodad"));
         node.ip("link set eth0 up");
-        // The kernel makes the routes of IPv6 later, in a thread of its own.
+        // The kernel adds the IPv6 routes later, in a thread of its own.
         poll_until("the virtual address is usable", || {
             node.ip("route get fd08::100").starts_with("local")
         });
@@ -164,7 +164,7 @@ impl Bed {
         if place == Place::Donor { &self.donor } else { &self.receiver }
     }
 
-    /// From now on the client's packets go there.
+    /// Sends the client's packets to `place` from now on.
     pub(crate) fn steer(&self, place: Place) {
         for address in BOTH.map(|ip| ip.server().ip()) {
             let neighbour = format!("neighbour replace {address} lladdr {}", place.mac());
@@ -172,12 +172,12 @@ impl Bed {
         }
     }
 
-    /// A connection of the client with the donor.
+    /// Opens a connection from the client to the donor.
     pub(crate) fn connection(&self, ip: Ip) -> Connection {
         self.connection_with(ip, |_| ())
     }
 
-    /// The same; `prepare` has the client's socket before it connects.
+    /// The same; `prepare` is called with the client's socket before it connects.
     pub(crate) fn connection_with(
         &self,
         ip: Ip,
@@ -205,20 +205,20 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// Freezes the connection at the donor and takes its state; what netguard does is done here.
+    /// Freezes the connection at the donor and takes a snapshot, with netguard's part done here.
     pub(crate) fn freeze(&self, bed: &Bed) -> Result<TcpState, SnapshotError> {
         bed.steer(Place::Nowhere);
         set_repair(&self.server, true);
         snapshot(&self.server, LIMITS)
     }
 
-    /// The donor goes on after all.
+    /// Continues the connection at the donor.
     pub(crate) fn thaw(&self, bed: &Bed) {
         bed.steer(Place::Donor);
         set_repair(&self.server, false);
     }
 
-    /// Moves to the receiver in one go.
+    /// Moves the connection to the receiver.
     pub(crate) fn handed_off(self, bed: &Bed) -> Self {
         let state = self.freeze(bed).unwrap();
         self.restored(bed, Place::Receiver, &state)
@@ -243,7 +243,7 @@ pub(crate) fn listen(ip: Ip) -> TcpListener {
     socket.into()
 }
 
-/// A socket as netguard creates it, in the namespace of the calling thread.
+/// Creates a socket as netguard does, in the namespace of the calling thread.
 pub(crate) fn create(id: SocketId) -> Socket {
     let domain = Domain::for_address(id.server);
     let socket = Socket::new(domain, Type::STREAM.nonblocking(), Some(Protocol::TCP)).unwrap();
@@ -252,8 +252,8 @@ pub(crate) fn create(id: SocketId) -> Socket {
     socket
 }
 
-/// A new socket that is the end of the connection. Tried until one that was closed before is gone: processes that other
-/// tests start have copies of its descriptor until they have become another program.
+/// Restores the connection in a new socket. Repeated while an earlier, closed socket still exists: processes
+/// that other tests fork have copies of its descriptor until they execute their program.
 pub(crate) fn restored_socket(
     at: &Namespace,
     id: &SocketId,
@@ -271,7 +271,7 @@ pub(crate) fn restored_socket(
     restored.unwrap()
 }
 
-/// Off with a window probe, as netguard does it.
+/// Switches repair mode; off with a window probe, as netguard does.
 pub(crate) fn set_repair(socket: &impl AsFd, is_on: bool) {
     set_tcp_option(socket, libc::TCP_REPAIR, is_on.into());
 }
@@ -280,20 +280,20 @@ pub(crate) fn set_repair(socket: &impl AsFd, is_on: bool) {
 pub(crate) fn set_tcp_option(socket: &impl AsFd, option: i32, value: i32) {
     let fd = socket.as_fd().as_raw_fd();
     let bytes = size_of_val(&value) as u32;
-    // SAFETY: the kernel reads `bytes` bytes of `value`, which lives as long as the call.
+    // SAFETY: the kernel reads `bytes` bytes of `value`, which outlives the call.
     let result = unsafe {
         libc::setsockopt(fd, libc::IPPROTO_TCP, option, (&raw const value).cast(), bytes)
     };
     assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
 }
 
-/// `struct tcp_info`, as words of 32 bits.
+/// `struct tcp_info`, as 32-bit words.
 #[expect(unsafe_code, reason = "no safe library has it")]
 pub(crate) fn tcp_info(socket: &impl AsFd) -> [u32; 64] {
     let mut info = [0_u32; 64];
     let mut bytes = size_of_val(&info) as u32;
     let fd = socket.as_fd().as_raw_fd();
-    // SAFETY: the kernel writes at most `bytes` bytes to `info`, which lives as long as the call.
+    // SAFETY: the kernel writes at most `bytes` bytes to `info`, which outlives the call.
     let result = unsafe {
         let value = (&raw mut info).cast();
         libc::getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_INFO, value, &raw mut bytes)
@@ -302,7 +302,7 @@ pub(crate) fn tcp_info(socket: &impl AsFd) -> [u32; 64] {
     info
 }
 
-/// Words of [`tcp_info`].
+/// Indexes of words of [`tcp_info`].
 pub(crate) const RTO_US: usize = 2;
 pub(crate) const SEND_MSS: usize = 4;
 pub(crate) const UNACKED: usize = 6;
@@ -311,7 +311,7 @@ pub(crate) const TOTAL_RETRANS: usize = 25;
 pub(crate) const NOT_SENT_BYTES: usize = 36;
 pub(crate) const SEND_WINDOW: usize = 57;
 
-/// Bytes of the receive queue.
+/// Number of bytes in the receive queue.
 pub(crate) fn unread_bytes(socket: &impl AsFd) -> u64 {
     rustix::io::ioctl_fionread(socket).unwrap()
 }
@@ -330,7 +330,7 @@ pub(crate) fn patient(stream: TcpStream) -> TcpStream {
     stream
 }
 
-/// Whether that works.
+/// Whether an `ip` command succeeds.
 pub(crate) fn try_ip(arguments: &str) -> bool {
     let output = Command::new("ip").args(arguments.split_whitespace()).output().unwrap();
     output.status.success()
@@ -345,6 +345,6 @@ fn ip(arguments: &str) -> String {
 
 #[expect(unsafe_code, reason = "leaves the network, on a thread that ends soon after")]
 fn leave_network() -> bool {
-    // SAFETY: no descriptors and no memory are unshared.
+    // SAFETY: neither descriptors nor memory are unshared.
     unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) }.is_ok()
 }

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use super::{Process, until};
 
-/// Whether etcd is here; says so when it is not.
+/// Whether etcd is not installed; reports it.
 pub(crate) fn is_missing() -> bool {
     let is_missing = Command::new("etcd").arg("--version").output().is_err();
     if is_missing {
@@ -21,7 +21,7 @@ pub(crate) fn is_missing() -> bool {
     is_missing
 }
 
-/// An etcd of some members.
+/// An etcd cluster.
 pub(crate) struct Cluster {
     dir: TempDir,
     address: Ipv4Addr,
@@ -38,14 +38,14 @@ impl Cluster {
         cluster
     }
 
-    /// One member with more options.
+    /// Starts one member with additional options.
     pub(crate) fn start_with(more: &[&'static str]) -> Self {
         let mut cluster = Self { more: more.to_vec(), ..Self::new(1) };
         cluster.start_all();
         cluster
     }
 
-    /// One member that clients must speak TLS with.
+    /// Starts one member whose clients must use TLS.
     pub(crate) fn start_with_tls() -> Self {
         let mut cluster = Self { scheme: "https", more: vec!["--auto-tls"], ..Self::new(1) };
         cluster.start_all();
@@ -62,7 +62,7 @@ impl Cluster {
         }
     }
 
-    /// Starts the members that do not run.
+    /// Starts the members that are not running.
     pub(crate) fn start_all(&mut self) {
         for at in 0..self.members.len() {
             if self.members[at].is_none() {
@@ -99,13 +99,13 @@ impl Cluster {
         self.members.fill_with(|| None);
     }
 
-    /// Sends `signal` to a member that runs.
+    /// Sends `signal` to a running member.
     pub(crate) fn signal(&self, at: usize, signal: Signal) {
         self.members[at].as_ref().unwrap().signal(signal);
     }
 
-    /// The member that leads the others, by their logs' last word on it; of several that
-    /// think so (one has just woken up) the one elected last.
+    /// The leading member according to the last messages in their logs; if several consider themselves
+    /// leaders (one has just resumed), the one elected last.
     pub(crate) fn leading_member(&self) -> usize {
         let leads_in = |at: usize| {
             let log = std::fs::read_to_string(self.log(at)).unwrap();
@@ -127,7 +127,7 @@ impl Cluster {
         (self.address, client_port(at))
     }
 
-    /// A store for the cluster `name` on this etcd.
+    /// Opens a store for the cluster `name` on this etcd.
     pub(crate) fn store(&self, name: &str) -> Store {
         Store::open(&self.settings(name)).unwrap()
     }
@@ -154,8 +154,7 @@ fn peer_port(at: usize) -> u16 {
     client_port(at) + 1
 }
 
-/// An address of 127.0.0.0/8 that no other test uses: ports stay free while
-/// members are down.
+/// An address of 127.0.0.0/8 that no other test uses, so that its ports stay free while members are down.
 pub(crate) fn free_address() -> Ipv4Addr {
     static NEXT: AtomicU8 = AtomicU8::new(1);
     let [.., high, low] = std::process::id().to_be_bytes();

@@ -1,5 +1,5 @@
-//! Processes for the tests: this test binary once more, and etcd. All of them
-//! die with the test, however it ends.
+//! Processes of the tests: this test binary again, and etcd. All of them are killed when the test ends, in
+//! any way.
 
 #![allow(dead_code, reason = "each test binary uses a part")]
 
@@ -11,14 +11,13 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Longest time that a condition may take. Ends a test that hangs; says nothing
-/// about speed.
+/// Timeout of a condition. It ends a test that hangs, and does not limit speed.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a child is to do, and with what, in its environment.
+/// The environment variable with a child's role and its arguments.
 pub(crate) const ROLE: &str = "SKEP_STORE_CHILD";
 
-/// Waits until `condition` gives a value.
+/// Waits until `condition` returns a value.
 pub(crate) fn until<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -36,12 +35,11 @@ pub(crate) fn is_root() -> bool {
     status.lines().any(|line| line.starts_with("Uid:\t0\t"))
 }
 
-/// A process that is killed when this is dropped, and when the thread that
-/// started it ends in any other way.
+/// A process that is killed on drop, and when the thread that started it ends in any other way.
 pub(crate) struct Process(pub(crate) Child);
 
 impl Process {
-    /// Starts `command`, which `setpriv` binds to the life of this thread.
+    /// Starts `command`, which `setpriv` has killed when this thread ends.
     pub(crate) fn start(command: &[&str], set: impl FnOnce(&mut Command)) -> Self {
         let mut bound = Command::new("setpriv");
         bound.args(["--pdeathsig", "KILL", "--"]).args(command);
@@ -49,14 +47,14 @@ impl Process {
         Self(bound.spawn().expect("setpriv of util-linux starts"))
     }
 
-    /// Sends it a signal.
+    /// Sends a signal to the process.
     pub(crate) fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.0), signal).unwrap();
     }
 
-    /// Kills it and waits for its end.
+    /// Kills the process and waits for its end.
     pub(crate) fn kill(&mut self) {
-        // It may have ended.
+        // The process may have ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -68,8 +66,8 @@ impl Drop for Process {
     }
 }
 
-/// This test binary once more, running its ignored test `child` in `role`. `within` is
-/// a command to run it by, such as `unshare --mount`.
+/// This test binary again, running its ignored test `child` in `role`. `within` is a command to run it with,
+/// such as `unshare --mount`.
 pub(crate) struct Twin {
     pub(crate) process: Process,
     lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
@@ -86,7 +84,7 @@ impl Twin {
         Self { process, lines }
     }
 
-    /// The next line that the role has said; `None` at its end.
+    /// The next line printed by [`say`]; `None` at the end of the output.
     pub(crate) fn next(&mut self) -> Option<String> {
         loop {
             let line = self.lines.next()?.unwrap();
