@@ -10,7 +10,15 @@ use skep_config::Config;
 /// # Errors
 /// States all faults at once, each with its location.
 pub fn load(file: &Path) -> anyhow::Result<Config> {
-    let text = std::fs::read_to_string(file)
+    load_real(file, file)
+}
+
+/// The same of a file that lies at `real`: the path `file` is for messages, and relative paths begin at its folder.
+///
+/// # Errors
+/// The same.
+pub fn load_real(real: &Path, file: &Path) -> anyhow::Result<Config> {
+    let text = std::fs::read_to_string(real)
         .with_context(|| format!("cannot read config file {}", file.display()))?;
     let mut config = Config::parse(&file.display().to_string(), &text)
         .map_err(|errors| anyhow::anyhow!("config refused\n{errors}"))?;

@@ -21,7 +21,7 @@ mod up;
 use clap::Parser;
 
 pub use arguments::{NetguardArgs, PowerArgs, RunArgs, ServeArgs};
-pub use config_file::load as load_config;
+pub use config_file::{load as load_config, load_real as load_real_config};
 pub use options::check as check_options;
 pub use program::this_program;
 pub use signals::{SignalAction, Signals, announce};

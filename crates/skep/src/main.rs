@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod cluster_cache;
+mod command_places;
 mod compose;
 mod control;
 mod demotion;
@@ -28,6 +29,7 @@ mod serve;
 mod settings;
 mod stores;
 mod supervisor;
+mod trusted_config;
 
 use std::process::ExitCode;
 

@@ -7,7 +7,9 @@ use std::{process, thread};
 
 use anyhow::bail;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use skep_cli::{NetguardArgs, announce, load_config};
+use skep_cli::{NetguardArgs, announce};
+use skep_config::Config;
+use skep_guard::User;
 use skep_netguard::{Leash, Netguard, socket_of};
 use tokio::runtime::{self, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -15,6 +17,7 @@ use tokio::time::timeout;
 
 use crate::failure::LAST_LINE;
 use crate::logging;
+use crate::trusted_config::TrustedConfig;
 
 pub(crate) fn run(args: &NetguardArgs) -> anyhow::Result<()> {
     match take_orders(args) {
@@ -26,7 +29,8 @@ pub(crate) fn run(args: &NetguardArgs) -> anyhow::Result<()> {
 }
 
 fn take_orders(args: &NetguardArgs) -> anyhow::Result<()> {
-    let config = load_config(&args.config)?;
+    let trusted = TrustedConfig::load("the config", &args.config, serving_user)?;
+    let TrustedConfig { config, real: file, .. } = trusted;
     logging::start(config.log.level);
     let socket = socket_of(&config, &args.name);
     if args.clear {
@@ -35,10 +39,10 @@ fn take_orders(args: &NetguardArgs) -> anyhow::Result<()> {
         if skep_guard::is_listening(&socket) || UnixStream::connect(daemon).is_ok() {
             bail!("{} runs on this machine: stop it first, then clear", args.name);
         }
-        return Ok(Netguard::new(&config, &args.config, &args.name)?.clear()?);
+        return Ok(Netguard::new(&config, &file, &args.name)?.clear()?);
     }
-    let mut guard = Netguard::at_socket(&config, &args.config, &args.name, end_at_once)?;
-    // After privileges were dropped, which is done per thread.
+    let mut guard = Netguard::at_socket(&config, &file, &args.name, end_at_once)?;
+    // After the end of privileges, which are those of a thread.
     let messages = logging::queue();
     guard.count_dropped_messages(messages.counts_dropped());
     // From the ready line on, signals are handled by the daemon.
@@ -53,7 +57,12 @@ fn take_orders(args: &NetguardArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Ends the process at once, since an orderly end would wait for the order that another thread executes.
+/// Whom the config has to be kept from, if there is such a user on this machine.
+fn serving_user(config: &Config) -> anyhow::Result<Option<User>> {
+    Ok(skep_netguard::serving_user(config)?)
+}
+
+/// An end in good order would wait for the order that another thread executes.
 #[expect(clippy::disallowed_methods, reason = "an end in good order waits for another thread")]
 fn end_at_once(why: &str) {
     tracing::error!("{why}: this process ends at once");

@@ -22,31 +22,43 @@ use skep_dispatcher::{
     CommandOutcome, Dispatcher, EndedCommand, NodeAgents, NodePowers, PowerCommand, PowerCommands,
     register_powers,
 };
+use skep_serve::monotonic_ms;
 use skep_telemetry::Registry;
 use skep_wire::cache::PowerStage;
 use skep_wire::message::Name;
 
 use crate::roles::Roles;
 
-/// Time after a command's own timeout within which its end is reported, in milliseconds: longer than killing
-/// it takes on a busy machine.
+/// Time after the end of a command's own, in milliseconds, by which its end is reported: longer than its order may wait and a
+/// killed one takes (2 s), and than a busy machine needs.
 const REPORT_MARGIN_MS: u64 = 10_000;
+
+/// Time that an order may wait until its command begins, in milliseconds: longer than a busy machine needs. What begins by then has
+/// ended, or counts as timed out, before it is given up.
+const ORDER_WAIT_MS_MAX: u64 = 5_000;
 
 /// A line to the process that runs commands.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum PowerRequest {
-    Run {
-        /// The number of this order.
-        number: u64,
-        node: String,
-        /// `on`, `off` or `status`.
-        command: String,
-    },
-    /// Read the config again.
+    Run(CommandOrder),
+    /// Read the config again: it is that of all orders from now on.
     Reload,
 }
 
-/// A line from it: a command has ended.
+/// To run a command.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct CommandOrder {
+    pub(crate) number: u64,
+    pub(crate) node: String,
+    /// `on`, `off` or `status`.
+    pub(crate) command: String,
+    /// When it must have begun, by `monotonic_ms`, which is the same in all processes of a machine.
+    pub(crate) not_after_ms: u64,
+    /// Time that it may take, if the config gives it no less.
+    pub(crate) timeout_ms: u64,
+}
+
+/// A line of it: a command has ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PowerReport {
     /// The number of the order.
@@ -92,13 +104,21 @@ impl PowerRunner {
 
 /// Has that process run commands.
 struct RemoteCommands {
-    orders: Mutex<ChildStdin>,
+    orders: Mutex<Orders<ChildStdin>>,
     progress: Arc<Mutex<Progress>>,
     /// The child ends when its standard input is closed, however this process ends.
     _child: Child,
 }
 
-/// The given orders and their results.
+/// Where orders go.
+struct Orders<W> {
+    /// Does not block.
+    pipe: W,
+    /// It was not told yet that the config was reloaded.
+    is_reload_due: bool,
+}
+
+/// What was ordered, and what came of it.
 #[derive(Default)]
 struct Progress {
     /// The number of the last order.
@@ -127,20 +147,38 @@ impl RemoteCommands {
             .name("skep-power".into())
             .spawn(move || hear(BufReader::new(reports), &heard))
             .context("cannot start a thread")?;
-        Ok(Arc::new(Self { orders: Mutex::new(orders), progress, _child: child }))
+        let orders = Mutex::new(Orders { pipe: orders, is_reload_due: false });
+        Ok(Arc::new(Self { orders, progress, _child: child }))
     }
 
     /// Forwards a reload of the config.
     fn reload(&self) {
-        self.send(&PowerRequest::Reload);
+        let is_told = lock(&self.orders).reload();
+        if !is_told && !lock(&self.progress).is_gone {
+            tracing::warn!(
+                "`skep power` does not take the order to reload the config; it is repeated before the next command"
+            );
+        }
+    }
+}
+
+impl<W: Write> Orders<W> {
+    /// Before all later orders. False: it is not sent yet.
+    fn reload(&mut self) -> bool {
+        self.is_reload_due = !self.send(&PowerRequest::Reload);
+        !self.is_reload_due
     }
 
-    /// Returns false if the line is not accepted. A line is written completely or not at all, since it is
-    /// shorter than `PIPE_BUF` (pipe(7)).
-    fn send(&self, request: &PowerRequest) -> bool {
+    /// False: nobody takes it.
+    fn run(&mut self, order: CommandOrder) -> bool {
+        // A command must not run by a config that is no longer in force.
+        (!self.is_reload_due || self.reload()) && self.send(&PowerRequest::Run(order))
+    }
+
+    /// A line is written whole or not at all, as it is shorter than `PIPE_BUF` (pipe(7)).
+    fn send(&mut self, request: &PowerRequest) -> bool {
         let Ok(line) = serde_json::to_string(request) else { return false };
-        let mut orders = lock(&self.orders);
-        orders.write_all(format!("{line}\n").as_bytes()).is_ok()
+        self.pipe.write_all(format!("{line}\n").as_bytes()).is_ok()
     }
 }
 
@@ -158,7 +196,9 @@ impl PowerCommands for SharedCommands {
             given_up_at,
         });
         let command = command.word().to_owned();
-        let is_sent = remote.send(&PowerRequest::Run { number, node, command });
+        let not_after_ms = monotonic_ms() + ORDER_WAIT_MS_MAX;
+        let order = CommandOrder { number, node, command, not_after_ms, timeout_ms };
+        let is_sent = lock(&remote.orders).run(order);
         let mut progress = lock(&remote.progress);
         if !is_sent || progress.is_gone {
             let why = "could not be run: the process that runs commands takes no orders";
@@ -213,7 +253,8 @@ impl Progress {
 
     /// Ends all running orders, since no more reports will be received.
     fn end_all(&mut self) {
-        let why = "could not be run: the process that runs commands is gone, restart this one";
+        let why =
+            "is not known to have run: the process that runs commands is gone, restart this one";
         for RunningCommand { node, command, .. } in std::mem::take(&mut self.running).into_values()
         {
             self.ended.push(EndedCommand::not_run(&node, command, why));
@@ -282,10 +323,11 @@ impl NodeSwitches {
 
     /// Applies a new config.
     pub(crate) fn reload(&self, config: &Config) {
-        self.powers.reload(config);
+        // First: what is decided by it from now on must run by it.
         if let Some(commands) = &self.commands {
             commands.reload();
         }
+        self.powers.reload(config);
     }
 }
 
@@ -295,6 +337,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+
     use super::*;
 
     /// Records an order that is abandoned at `given_up_at`.
@@ -326,6 +370,45 @@ mod tests {
         progress.reported(done(again));
         progress.reported(done(again));
         assert_eq!(outcomes(&progress), [CommandOutcome::TimedOut, CommandOutcome::Done]);
+    }
+
+    /// A pipe that takes so many lines more.
+    struct Pipe {
+        lines: Vec<String>,
+        room: usize,
+    }
+
+    impl Write for Pipe {
+        fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+            self.room = self.room.checked_sub(1).ok_or(io::ErrorKind::WouldBlock)?;
+            self.lines.push(String::from_utf8_lossy(line).into_owned());
+            Ok(line.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_reload_that_does_not_fit_into_the_pipe_is_repeated_before_the_next_order() {
+        let pipe = Pipe { lines: Vec::new(), room: 0 };
+        let mut orders = Orders { pipe, is_reload_due: false };
+        let order = || CommandOrder {
+            number: 1,
+            node: "n1".to_owned(),
+            command: "off".to_owned(),
+            not_after_ms: 0,
+            timeout_ms: 100,
+        };
+        assert!(!orders.reload());
+        assert!(!orders.run(order()));
+        orders.pipe.room = 1;
+        assert!(!orders.run(order()), "there is room for one of them");
+        orders.pipe.room = 2;
+        assert!(orders.run(order()) && orders.run(order()));
+        let words: Vec<_> = orders.pipe.lines.iter().map(|it| it.contains("Reload")).collect();
+        assert_eq!(words, [true, false, false]);
     }
 
     #[test]

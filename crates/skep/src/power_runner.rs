@@ -1,116 +1,157 @@
 //! `skep power`: runs the commands that switch machines, for the daemon that holds the other end of its
 //! standard input.
 //!
-//! It has no privileges that the daemon was not started with, reads nothing from a network, and runs only
-//! commands of the config. If it runs as root, the serving user must not be able to change the config, and
-//! commands run as that user unless the config names another.
+//! It has no privileges that the daemon was not started with, reads nothing from a network, and runs only what the config
+//! says. Where it is root, the config must be such that the serving user cannot change it, and commands run as that user unless
+//! the config names another one.
+//!
+//! **Invariant:** a command runs by the config that was last reloaded, and before its order is given up, or not at all.
 
-use std::collections::BTreeSet;
 use std::io::Write;
-use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
-use skep_cli::{PowerArgs, load_config};
-use skep_commands::{OperatorCommand, RunEnd, kill_group};
+use anyhow::{Context, bail, ensure};
+use skep_cli::PowerArgs;
+use skep_commands::{CommandReport, OperatorCommand, RunEnd};
 use skep_config::Config;
-use skep_guard::{User, trust};
+use skep_guard::User;
+use skep_serve::monotonic_ms;
 
+use crate::command_places::{CommandPlaces, Place, RUNNING_MAX};
 use crate::logging;
-use crate::power::{PowerReport, PowerRequest};
-
-/// Maximum number of concurrent commands, each with a thread. More nodes than this are not switched at once.
-const RUNNING_MAX: usize = 64;
-
-/// The process groups of running commands.
-type Groups = Arc<Mutex<BTreeSet<i32>>>;
+use crate::power::{CommandOrder, PowerReport, PowerRequest};
+use crate::trusted_config::TrustedConfig;
 
 pub(crate) fn run(args: &PowerArgs) -> anyhow::Result<()> {
-    let mut config = Arc::new(load_config(&args.config)?);
-    logging::start(config.log.level);
-    let first = Arc::clone(&config);
-    check_file(&first, &args.config)?;
-    let groups = Groups::default();
+    let mut config = ConfigInForce::read(&args.config)?;
+    logging::start(config.config.log.level);
+    let places = Arc::<CommandPlaces>::default();
     for line in std::io::stdin().lines().map_while(Result::ok) {
         match serde_json::from_str(&line) {
-            Ok(PowerRequest::Run { number, node, command }) => {
-                begin(&config, (number, node, command), &groups);
-            }
-            // The daemon has read the config and reported its errors. The serving user stays that of the
-            // start.
-            Ok(PowerRequest::Reload) => {
-                if let Ok(new) = load_config(&args.config) {
-                    match check_file(&first, &args.config) {
-                        Ok(()) => config = Arc::new(new),
-                        Err(error) => tracing::error!("the commands stay as they were: {error:#}"),
-                    }
+            Ok(PowerRequest::Run(order)) => {
+                let number = order.number;
+                if let Err(error) = begin(&mut config, order, &places) {
+                    report(not_run(number, &error));
                 }
             }
+            Ok(PowerRequest::Reload) => config.reload(),
             Err(error) => tracing::error!("cannot interpret an order: {error}"),
         }
     }
-    // The daemon has ended: nobody waits for the running commands.
-    for group in lock(&groups).iter().filter_map(|it| rustix::process::Pid::from_raw(*it)) {
-        kill_group(group);
+    // The daemon has ended: nobody waits for what runs.
+    if !places.end() {
+        tracing::error!("a command is still being started, and may run on");
     }
     Ok(())
 }
 
-/// If this process has more privileges than the serving user, that user must not decide what it runs.
-fn check_file(config: &Config, file: &Path) -> anyhow::Result<()> {
-    if rustix::process::geteuid().is_root() {
-        let user = User::serving(config.machine.user.as_deref(), &config.machine.groups)?;
-        trust::check_unchangeable("the config, with commands of `power`,", file, &user)?;
+/// The config by which commands run.
+struct ConfigInForce {
+    file: PathBuf,
+    /// Whom it is kept from, where this process is more than that one: the serving user of the start.
+    user: Option<User>,
+    config: Arc<Config>,
+    /// The daemon has another one.
+    is_stale: bool,
+}
+
+impl ConfigInForce {
+    fn read(file: &Path) -> anyhow::Result<Self> {
+        let serving = |config: &Config| match rustix::process::geteuid().is_root() {
+            true => User::serving(config.machine.user.as_deref(), &config.machine.groups).map(Some),
+            false => Ok(None),
+        };
+        let read = Self::load(file, |config| Ok(serving(config)?))?;
+        let TrustedConfig { config, user, .. } = read;
+        Ok(Self { file: file.to_owned(), user, config: Arc::new(config), is_stale: false })
     }
+
+    fn load(
+        file: &Path,
+        user_of: impl Fn(&Config) -> anyhow::Result<Option<User>>,
+    ) -> anyhow::Result<TrustedConfig> {
+        TrustedConfig::load("the config, with commands of `power`,", file, user_of)
+    }
+
+    /// The daemon has reloaded it.
+    fn reload(&mut self) {
+        self.is_stale = true;
+        // It is tried again before the next command.
+        let _ = self.refresh();
+    }
+
+    /// The one that the daemon has.
+    fn current(&mut self) -> anyhow::Result<Arc<Config>> {
+        if self.is_stale {
+            self.refresh()?;
+        }
+        Ok(Arc::clone(&self.config))
+    }
+
+    fn refresh(&mut self) -> anyhow::Result<()> {
+        match Self::load(&self.file, |_| Ok(self.user.clone())) {
+            Ok(read) => {
+                (self.config, self.is_stale) = (Arc::new(read.config), false);
+                Ok(())
+            }
+            Err(error) => {
+                tracing::error!("no command runs until the config can be reloaded: {error:#}");
+                bail!("`skep power` cannot reload the config, and has logged why")
+            }
+        }
+    }
+}
+
+/// Has a thread run a command.
+fn begin(
+    config: &mut ConfigInForce,
+    order: CommandOrder,
+    places: &Arc<CommandPlaces>,
+) -> anyhow::Result<()> {
+    let config = config.current()?;
+    let place = places.take().with_context(|| format!("{RUNNING_MAX} commands run already"))?;
+    let run = move || run_one(&config, &order, place, report);
+    thread::Builder::new().name("skep-command".into()).spawn(run)?;
     Ok(())
 }
 
-fn begin(config: &Arc<Config>, (number, node, command): (u64, String, String), groups: &Groups) {
-    if lock(groups).len() >= RUNNING_MAX {
-        let why = format!("could not be run: {RUNNING_MAX} commands run already");
-        return report(not_run(number, why));
-    }
-    let (config, groups) = (Arc::clone(config), Arc::clone(groups));
-    let run = move || report(run_one(&config, number, (&node, &command), &groups));
-    if let Err(error) = thread::Builder::new().name("skep-command".into()).spawn(run) {
-        report(not_run(number, format!("could not be run: {error}")));
-    }
-}
-
+/// Returns when nothing of it runs any more, which may be later than its report.
 fn run_one(
     config: &Config,
-    number: u64,
-    (node, command): (&str, &str),
-    groups: &Groups,
-) -> PowerReport {
-    let program = match program_of(config, node, command) {
-        Ok(program) => program,
-        Err(error) => return not_run(number, format!("could not be run: {error:#}")),
-    };
-    let mut own = None;
-    let report = skep_commands::run(&program, |group| {
-        own = Some(group.as_raw_nonzero().get());
-        lock(groups).extend(own);
-    });
-    if let Some(own) = own {
-        lock(groups).remove(&own);
+    order: &CommandOrder,
+    mut place: Place,
+    report: impl FnOnce(PowerReport),
+) {
+    let number = order.number;
+    let program = check_time(order, monotonic_ms()).and_then(|()| program_of(config, order));
+    match program {
+        Ok(program) => {
+            let ended = |it| report(report_of(number, it));
+            skep_commands::run(&program, |group| place.started(group), ended);
+        }
+        Err(error) => report(not_run(number, &error)),
     }
-    let outcome = match &report.end {
-        RunEnd::Done => "done",
-        RunEnd::Exited(_) | RunEnd::Signalled(_) => "failed",
-        RunEnd::TimedOut | RunEnd::Unkillable => "timed_out",
-        RunEnd::NotStarted(_) => "not_run",
-    };
-    let (outcome, how) = (outcome.to_owned(), report.end.to_string());
-    PowerReport { number, outcome, how, output: report.output }
 }
 
-fn program_of(config: &Config, node: &str, command: &str) -> anyhow::Result<OperatorCommand> {
+/// Who gave a late order has given it up, and may have given another one since.
+fn check_time(order: &CommandOrder, now_ms: u64) -> anyhow::Result<()> {
+    let CommandOrder { node, command, not_after_ms, .. } = order;
+    let late_ms = now_ms.saturating_sub(*not_after_ms);
+    if late_ms > 0 {
+        tracing::warn!("node {node}: order to run `power.{command}` refused, {late_ms} ms late");
+    }
+    ensure!(late_ms == 0, "its order came {late_ms} ms late");
+    Ok(())
+}
+
+fn program_of(config: &Config, order: &CommandOrder) -> anyhow::Result<OperatorCommand> {
+    let CommandOrder { node, command, .. } = order;
     let node = config.node(node).with_context(|| format!("the config has no node {node:?}"))?;
     let power = config.power_of(node);
-    let arguments = match command {
+    let arguments = match command.as_str() {
         "on" => &power.on,
         "off" => &power.off,
         "status" => &power.status,
@@ -132,12 +173,25 @@ fn program_of(config: &Config, node: &str, command: &str) -> anyhow::Result<Oper
         arguments: arguments.iter().map(|argument| node.power_argument(argument)).collect(),
         environment: [home].into_iter().chain(power.environment.clone()).collect(),
         user,
-        timeout: Duration::from_millis(power.timeout_ms),
+        // It is given up by the time that it was ordered with.
+        timeout: Duration::from_millis(power.timeout_ms.min(order.timeout_ms)),
     })
 }
 
-fn not_run(number: u64, how: String) -> PowerReport {
-    PowerReport { number, outcome: "not_run".to_owned(), how, output: String::new() }
+fn report_of(number: u64, report: CommandReport) -> PowerReport {
+    let CommandReport { end, output } = report;
+    let outcome = match end {
+        RunEnd::Done => "done",
+        RunEnd::Exited(_) | RunEnd::Signalled(_) => "failed",
+        RunEnd::TimedOut | RunEnd::Unkillable => "timed_out",
+        RunEnd::NotStarted(_) => "not_run",
+    };
+    PowerReport { number, outcome: outcome.to_owned(), how: end.to_string(), output }
+}
+
+fn not_run(number: u64, why: &anyhow::Error) -> PowerReport {
+    let (outcome, how) = ("not_run".to_owned(), format!("could not be run: {why:#}"));
+    PowerReport { number, outcome, how, output: String::new() }
 }
 
 /// Writes one complete line.
@@ -151,6 +205,61 @@ fn report(report: PowerReport) {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use std::fs;
+
+    use super::*;
+
+    fn text(more: &str) -> String {
+        format!(
+            "[[dispatcher]]\nname = 'd1'\n[[node]]\nname = 'n1'\naddress = '127.0.0.1:8001'\n\
+             [[service]]\nname = 'web'\nlisten = '127.0.0.1:9001'\n[[site]]\nroot = '/srv'\n\
+             [power]\ntimeout_ms = 100\n{more}"
+        )
+    }
+
+    fn order(not_after_ms: u64) -> CommandOrder {
+        let (node, command) = ("n1".to_owned(), "on".to_owned());
+        CommandOrder { number: 7, node, command, not_after_ms, timeout_ms: 100 }
+    }
+
+    #[test]
+    fn an_order_that_comes_after_its_time_is_refused() {
+        let config = Config::parse("test", &text("on = ['/bin/true']\n")).unwrap();
+        let places = Arc::<CommandPlaces>::default();
+        let outcome = |not_after_ms| {
+            let mut reported = None;
+            let place = places.take().unwrap();
+            run_one(&config, &order(not_after_ms), place, |it| reported = Some(it));
+            reported.unwrap()
+        };
+        let now_ms = monotonic_ms();
+        let late = outcome(now_ms - 1);
+        assert_eq!((late.number, late.outcome.as_str()), (7, "not_run"));
+        assert!(late.how.contains("late"), "{}", late.how);
+        assert!(!outcome(now_ms + 60_000).how.contains("late"));
+    }
+
+    #[test]
+    fn after_a_reload_that_failed_nothing_runs_until_it_succeeds() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("skep.toml");
+        let write = |more: &str| fs::write(&file, text(more)).unwrap();
+        write("on = ['/bin/true']\n");
+        let mut config = ConfigInForce::read(&file).unwrap();
+        let first = |config: &mut ConfigInForce| config.current().map(|it| it.power.on.join(" "));
+        write("on = true\n");
+        assert_eq!(first(&mut config).unwrap(), "/bin/true", "nobody has reloaded it");
+        config.reload();
+        assert!(first(&mut config).is_err());
+        let places = Arc::<CommandPlaces>::default();
+        let begun = begin(&mut config, order(u64::MAX), &places);
+        assert!(begun.unwrap_err().to_string().contains("reload"));
+        write("on = ['/bin/other']\n");
+        assert_eq!(first(&mut config).unwrap(), "/bin/other");
+        write("on = true\n");
+        assert_eq!(first(&mut config).unwrap(), "/bin/other", "it is read once");
+    }
 }

@@ -2,8 +2,11 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
 
+use rustix::process::{Pid, Signal, kill_process};
 use skep_tests::cache::{CacheCluster, SEGMENT};
+use skep_tests::privileges::{command_line, family};
 use skep_tests::{PATIENCE, RawClient, Site, poll_until, promtool};
 
 const GATE: &str = "dispatcher-1";
@@ -121,45 +124,102 @@ on-*) rm \"$0.$2.off\"; touch \"$0.$2.on\" ;;
 esac
 ";
 
+/// Nodes whose machines are switched by commands.
+struct SwitchedCluster {
+    cluster: CacheCluster,
+    /// The program of all commands, and its files.
+    tools: Site,
+}
+
+impl SwitchedCluster {
+    /// `script` is the program, `more` lines of `[service.elastic]`; then its dispatcher is started again, with commands.
+    fn start(nodes: usize, script: &str, more: &str) -> Self {
+        let site = Site::new().with_large("big", 64 << 20).with("small", "small");
+        let tools = Site::new().with("switch", script);
+        let cluster = cluster(nodes, site, more);
+        let mut started = Self { cluster, tools };
+        let only_ours = fs::Permissions::from_mode(0o755);
+        fs::set_permissions(started.tools.path("switch"), only_ours).unwrap();
+        started.cluster.wait_up();
+        (1..=nodes).for_each(|node| started.note_pid(&format!("node-{node}")));
+        started.cluster.guard_configs();
+        let power = format!(
+            "[power]\n{}{}{}environment = {{ SKEP_TEST = \"a b\" }}\ntimeout_ms = 1000\nstatus_interval_ms = 100\n[[site]]",
+            started.command("on"),
+            started.command("off"),
+            started.command("status")
+        );
+        let with_power = |config| is_switched_on(config).replace("[[site]]", &power);
+        started.cluster.reconfigure(GATE, with_power);
+        started.cluster.kill(GATE);
+        started.cluster.run(GATE);
+        started
+    }
+
+    fn command(&self, word: &str) -> String {
+        let switch = self.tools.path("switch");
+        format!("{word} = [\"{}\", \"{word}\", \"{{name}}\"]\n", switch.display())
+    }
+
+    fn file(&self, node: &str, kind: &str) -> PathBuf {
+        self.tools.path(&format!("switch.{node}.{kind}"))
+    }
+
+    /// For the command that ends it.
+    fn note_pid(&self, node: &str) {
+        let pid = self.cluster.daemon(node).pid().as_raw_nonzero().to_string();
+        fs::write(self.file(node, "pid"), pid).unwrap();
+    }
+
+    /// How often a command has begun for a node.
+    fn begun(&self, command: &str) -> usize {
+        let log = fs::read_to_string(self.tools.path("switch.log")).unwrap_or_default();
+        log.lines().filter(|line| line.starts_with(command)).count()
+    }
+
+    #[track_caller]
+    fn wait_said(&self, text: &str) {
+        poll_until(PATIENCE, &format!("{GATE} says: {text}"), || {
+            self.cluster.daemon(GATE).stderr_text().contains(text)
+        });
+    }
+
+    #[track_caller]
+    fn assert_serves(&self) {
+        RawClient::connect(self.cluster.outer(GATE)).get("/small").assert_status(200);
+    }
+
+    /// The process that runs commands.
+    #[track_caller]
+    fn helper(&self) -> Pid {
+        let all = family(self.cluster.daemon(GATE).pid());
+        all.into_iter().find(|pid| command_line(*pid).contains(" power --config")).unwrap()
+    }
+}
+
 #[test]
 fn commands_that_work_fail_hang_and_exit_without_a_node_in_one_cluster() {
-    let site = Site::new().with_large("big", 64 << 20).with("small", "small");
-    let tools = Site::new().with("switch", SWITCH);
-    let switch = tools.path("switch");
-    fs::set_permissions(&switch, fs::Permissions::from_mode(0o755)).unwrap();
-    let file = |node: &str, kind: &str| tools.path(&format!("switch.{node}.{kind}"));
-    let mut cluster = cluster(5, site, "start_timeout_ms = 2000\nattempts_max = 1\n");
-    cluster.wait_up();
+    let mut switched =
+        SwitchedCluster::start(5, SWITCH, "start_timeout_ms = 2000\nattempts_max = 1\n");
     let all: Vec<String> = (1..=5).map(|it| format!("node-{it}")).collect();
-    for node in &all {
-        fs::write(file(node, "pid"), cluster.daemon(node).pid().as_raw_nonzero().to_string())
-            .unwrap();
-    }
-    cluster.guard_configs();
-    let command =
-        |word: &str| format!("{word} = [\"{}\", \"{word}\", \"{{name}}\"]\n", switch.display());
-    let power = format!(
-        "[power]\n{}{}{}environment = {{ SKEP_TEST = \"a b\" }}\ntimeout_ms = 1000\nstatus_interval_ms = 100\n[[site]]",
-        command("on"),
-        command("off"),
-        command("status")
-    );
-    cluster.reconfigure(GATE, |config| is_switched_on(config).replace("[[site]]", &power));
-    cluster.kill(GATE);
-    cluster.run(GATE);
+    let cluster = &switched.cluster;
     for node in &all[1..] {
-        wait_shown(&cluster, node, "elasticity: off; machine is off");
+        wait_shown(cluster, node, "elasticity: off; machine is off");
     }
-    assert_eq!(cluster.daemon(GATE).stderr_text().matches("power.off` exited with 0").count(), 4);
-    let _load: Vec<_> = (0..5).map(|_| waiting(&cluster)).collect();
-    poll_until(PATIENCE, "node-2 is switched on", || file("node-2", "on").exists());
-    cluster.run("node-2");
-    wait_shown(&cluster, "node-2", "up: ");
+    // What a daemon says is written by a thread of its own.
+    let said_off =
+        || cluster.daemon(GATE).stderr_text().matches("power.off` exited with 0").count();
+    poll_until(PATIENCE, "it is said of all", || said_off() >= 4);
+    assert_eq!(said_off(), 4);
+    let _load: Vec<_> = (0..5).map(|_| waiting(cluster)).collect();
+    poll_until(PATIENCE, "node-2 is switched on", || switched.file("node-2", "on").exists());
+    switched.cluster.run("node-2");
+    let cluster = &switched.cluster;
+    wait_shown(cluster, "node-2", "up: ");
     for node in &all[2..] {
-        wait_shown(&cluster, node, ", failed");
+        wait_shown(cluster, node, ", failed");
     }
-    RawClient::connect(cluster.outer(GATE)).get("/small").assert_status(200);
-    let said = cluster.daemon(GATE).stderr_text();
+    switched.assert_serves();
     for expected in [
         "node node-2: command `power.on` exited with 0",
         "node node-3: command `power.on` exited with 7: no such instance",
@@ -169,7 +229,7 @@ fn commands_that_work_fail_hang_and_exit_without_a_node_in_one_cluster() {
         "node node-4: marked failed after 1 attempts to start it: the order failed",
         "node node-5: marked failed after 1 attempts to start it: no node came in time",
     ] {
-        assert!(said.contains(expected), "{expected}: {said}");
+        switched.wait_said(expected);
     }
     let metrics = cluster.metrics(GATE);
     promtool::assert_clean(&metrics);
@@ -180,8 +240,95 @@ fn commands_that_work_fail_hang_and_exit_without_a_node_in_one_cluster() {
             format!("skep_power_commands_total{{command=\"{command}\",outcome=\"{outcome}\"}}");
         assert!(cluster.metric(GATE, &metric) > 0, "{metric}");
     }
-    let log = fs::read_to_string(tools.path("switch.log")).unwrap();
-    assert!(log.contains("on node-2 a b\n"), "{log}");
+    assert!(switched.begun("on node-2 a b") > 0);
+}
+
+/// A node is switched off, and on when the test says so. Whatever becomes of who runs it, `on` ends with the folder of the test.
+const SLOW_ON: &str = "#!/bin/sh
+echo \"$1 $2\" >> \"$0.log\"
+case $1 in
+status) test -e \"$0.$2.off\" && echo off || echo on ;;
+off) kill -9 $(cat \"$0.$2.pid\"); touch \"$0.$2.off\" ;;
+on) while test -e \"$0.wait\"; do sleep 0.1; done; rm \"$0.$2.off\" ;;
+esac
+";
+
+#[test]
+fn when_the_process_that_runs_commands_dies_its_orders_fail_and_work_again_after_a_restart() {
+    let mut switched =
+        SwitchedCluster::start(2, SLOW_ON, "start_timeout_ms = 2000\nattempts_max = 1\n");
+    wait_shown(&switched.cluster, "node-2", "elasticity: off; machine is off");
+    switched.tools.write("switch.wait", "");
+    let load: Vec<_> = (0..3).map(|_| waiting(&switched.cluster)).collect();
+    poll_until(PATIENCE, "node-2 is being switched on", || switched.begun("on node-2") > 0);
+    kill_process(switched.helper(), Signal::KILL).unwrap();
+    wait_shown(&switched.cluster, "node-2", ", failed");
+    for said in [
+        "node node-2: command `power.on` is not known to have run: the process that runs commands is gone",
+        "node node-2: marked failed after 1 attempts to start it",
+    ] {
+        switched.wait_said(said);
+    }
+    switched.assert_serves();
+    drop(load);
+    switched.tools.remove("switch.wait");
+    switched.tools.remove("switch.node-2.off");
+    switched.cluster.run("node-2");
+    switched.note_pid("node-2");
+    switched.cluster.kill(GATE);
+    switched.cluster.run(GATE);
+    wait_shown(&switched.cluster, "node-2", "elasticity: off; machine is off");
+    assert_eq!(switched.begun("off node-2"), 2);
+}
+
+/// A process that stands still, until this is dropped.
+struct Stopped(Pid);
+
+impl Stopped {
+    fn new(pid: Pid) -> Self {
+        kill_process(pid, Signal::STOP).unwrap();
+        Self(pid)
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        kill_process(self.0, Signal::CONT).unwrap();
+    }
+}
+
+#[test]
+fn while_the_process_that_runs_commands_stands_still_its_nodes_count_as_failed_and_then_orders_work()
+ {
+    let switched =
+        SwitchedCluster::start(2, SLOW_ON, "start_timeout_ms = 1100\nattempts_max = 1\n");
+    wait_shown(&switched.cluster, "node-2", "elasticity: off; machine is off");
+    let stopped = Stopped::new(switched.helper());
+    let _load: Vec<_> = (0..3).map(|_| waiting(&switched.cluster)).collect();
+    wait_shown(&switched.cluster, "node-2", ", failed");
+    switched.wait_said("node node-2: marked failed after 1 attempts to start it: no node came");
+    switched.assert_serves();
+    assert_eq!([switched.begun("on node-2"), switched.begun("off node-2")], [0, 1]);
+    drop(stopped);
+    // It is switched off, in case that it comes half-way. Whether the order before runs as well depends on its age.
+    poll_until(PATIENCE, "the next order is carried out", || switched.begun("off node-2") > 1);
+}
+
+#[test]
+fn a_node_whose_machine_cannot_be_switched_off_serves_again() {
+    let script = "#!/bin/sh\necho \"$1 $2\" >> \"$0.log\"\n\
+        case $1 in off) echo 'no such machine' >&2; exit 5 ;; esac\n";
+    let switched = SwitchedCluster::start(2, script, "attempts_max = 2\n");
+    switched.wait_said("node node-2: command `power.off` exited with 5: no such machine");
+    switched.wait_said("node node-2: attempt 1 to stop it failed; it is tried again");
+    switched.wait_said("node node-2: marked failed after 2 attempts to stop it; it serves again");
+    wait_shown(&switched.cluster, "node-2", "up: elasticity: active");
+    // In case that it is off after all, it is switched on.
+    poll_until(PATIENCE, "it is switched on", || switched.begun("on node-2") > 0);
+    assert_eq!(switched.begun("off node-2"), 2);
+    let failed = "skep_power_commands_total{command=\"off\",outcome=\"failed\"}";
+    assert_eq!(switched.cluster.metric(GATE, failed), 2);
+    switched.assert_serves();
 }
 
 #[test]

@@ -32,7 +32,7 @@ table! {
         environment: Vec<(String, String)> = Vec::new() => Kind::Params, live;
         /// The user as whom they run where the dispatcher was started as root; unset, it is the serving user.
         user: Option<String> = None => Kind::Text(Form::Name), live;
-        /// Time that a command may take; over it, it is killed, with all that it started, and has failed.
+        /// Time that a command may take; over it, it is killed, with what it started in its process group, and has failed.
         timeout_ms: u64 = 30_000 => ms(100..=HOUR_MS), live;
         /// Time after `off` in which the machine must be off; over it, the command has failed.
         off_timeout_ms: u64 = 2 * MINUTE_MS => ms(100..=HOUR_MS), live;

@@ -1,6 +1,7 @@
 //! Runs programs of the operator: without a shell, with a clean environment, for a limited time, with bounded output.
 //!
-//! **Invariant:** when a run ends, its process group has ended, or cannot be ended: then the run says so.
+//! **Invariant:** when the end of a run is reported, its process group has ended or was sent SIGKILL; or this process may not end
+//! all of it, or the kernel cannot: then the report says so, and [`run`] returns when it has ended nevertheless.
 
 #![forbid(unsafe_code)]
 
@@ -12,10 +13,11 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 use std::{fmt, thread};
 
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 
 pub use limits::OUTPUT_BYTES_MAX;
-use limits::{KILLED_MS_MAX, LOOK_MS, PIPE_BYTES};
+use limits::{KILLED_MS_MAX, LOOK_MS, ORPHANS_MS_MAX, PIPE_BYTES, UNKILLABLE_LOOK_MS};
 
 /// Where programs that a program starts by name are looked for.
 const SEARCH_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -52,33 +54,41 @@ pub enum RunEnd {
     Signalled(i32),
     /// It was killed, since its time was over.
     TimedOut,
-    /// The same, but it has not ended: this process may not end it, or the kernel cannot.
+    /// The same, but not all of its group ends: this process may not end it, or the kernel cannot.
     Unkillable,
     /// It could not be started.
     NotStarted(String),
 }
 
-/// Runs `command` to its end, or to that of its time. `started` is called with its process group.
-pub fn run(command: &OperatorCommand, started: impl FnOnce(Pid)) -> CommandReport {
-    match start(command) {
-        Ok((mut child, mut output)) => {
-            started(Pid::from_child(&child));
-            let end = wait(&mut child, command.timeout, || output.read());
-            // What has left the group may hold it open: what is there by now counts.
-            output.read();
-            if end == RunEnd::Unkillable {
-                // Whenever it ends, somebody has to have waited for it. Without a thread it stays a zombie.
-                drop(thread::Builder::new().spawn(move || child.wait()));
-            }
-            CommandReport { end, output: output.text() }
-        }
+/// Runs `command` to its end. `started` is called with its process group, and `ended` with what it came to: at its end, or at that
+/// of its time, which is earlier for one that cannot be killed. Returns when nothing of it is left, however long that takes.
+pub fn run(
+    command: &OperatorCommand,
+    started: impl FnOnce(Pid),
+    ended: impl FnOnce(CommandReport),
+) {
+    let (mut child, mut output) = match start(command) {
+        Ok(begun) => begun,
         Err(error) => {
-            CommandReport { end: RunEnd::NotStarted(error.to_string()), output: String::new() }
+            let end = RunEnd::NotStarted(error.to_string());
+            return ended(CommandReport { end, output: String::new() });
         }
+    };
+    let group = Pid::from_child(&child);
+    started(group);
+    let end = wait(&mut child, command.timeout, || output.read());
+    // What has left the group may hold it open: what is there by now counts.
+    output.read();
+    let runs_on = end == RunEnd::Unkillable;
+    // Its end closes the pipe, so that what runs on is not held up by it.
+    let text = output.into_text();
+    ended(CommandReport { end, output: text });
+    if runs_on {
+        wait_out(&mut child);
     }
 }
 
-/// Ends all processes of a group that [`run`] has started. One that is gone is none.
+/// Ends all processes of a group that [`run`] has started, as far as this process may. One that is gone is none.
 pub fn kill_group(group: Pid) {
     let _ = kill_process_group(group, Signal::KILL);
 }
@@ -118,7 +128,7 @@ impl Output {
         }
     }
 
-    fn text(&self) -> String {
+    fn into_text(self) -> String {
         String::from_utf8_lossy(&self.kept).into_owned()
     }
 }
@@ -130,10 +140,11 @@ fn wait(child: &mut Child, timeout: Duration, mut look: impl FnMut()) -> RunEnd 
     loop {
         look();
         match child.try_wait() {
+            Ok(Some(_)) if killed.is_some() => return end_of_group(group),
             Ok(Some(status)) => {
                 // What it has left in the background as well.
                 kill_group(group);
-                return if killed.is_some() { RunEnd::TimedOut } else { RunEnd::of(status) };
+                return RunEnd::of(status);
             }
             Ok(None) => {}
             Err(error) => return RunEnd::NotStarted(error.to_string()),
@@ -143,10 +154,38 @@ fn wait(child: &mut Child, timeout: Duration, mut look: impl FnMut()) -> RunEnd 
                 return RunEnd::Unkillable;
             }
             None if began.elapsed() >= timeout => {
-                kill_group(group);
+                if kill_process_group(group, Signal::KILL) == Err(Errno::PERM) {
+                    return RunEnd::Unkillable;
+                }
                 killed = Some(Instant::now());
             }
             _ => {}
+        }
+        thread::sleep(Duration::from_millis(LOOK_MS));
+    }
+}
+
+/// Waits without a bound for a program that cannot be killed, and for what it has started.
+fn wait_out(child: &mut Child) {
+    let group = Pid::from_child(child);
+    // It may have been waited for: that is no error.
+    let _ = child.wait();
+    kill_group(group);
+    while test_kill_process_group(group).is_err_and(|error| error == Errno::PERM) {
+        thread::sleep(Duration::from_millis(UNKILLABLE_LOOK_MS));
+    }
+}
+
+/// Kills what is left of a group whose time is over and whose leader has been waited for. The kernel tells that it may not be done
+/// only where that is so of each process that is left (kill(2)): those that may be killed have to be gone.
+fn end_of_group(group: Pid) -> RunEnd {
+    let began = Instant::now();
+    loop {
+        match kill_process_group(group, Signal::KILL) {
+            Err(Errno::PERM) => return RunEnd::Unkillable,
+            Ok(()) if began.elapsed() < Duration::from_millis(ORPHANS_MS_MAX) => {}
+            // There is nothing left, or nobody waits for what has ended.
+            _ => return RunEnd::TimedOut,
         }
         thread::sleep(Duration::from_millis(LOOK_MS));
     }
@@ -179,16 +218,53 @@ impl fmt::Display for RunEnd {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use std::io::Write;
+    use std::sync::mpsc;
+
+    use rustix::process::test_kill_process;
+    use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
+
     use super::*;
 
-    fn ran(script: &str, timeout_ms: u64) -> CommandReport {
-        let command = OperatorCommand {
+    /// A user that owns nothing.
+    const STRANGER: u32 = 65_534;
+
+    fn shell(script: &str, user: Option<u32>, timeout: Duration) -> OperatorCommand {
+        OperatorCommand {
             arguments: ["/bin/sh", "-c", script].map(String::from).to_vec(),
             environment: vec![("WORD".into(), "hello".into())],
-            user: None,
-            timeout: Duration::from_millis(timeout_ms),
-        };
-        run(&command, |_| ())
+            user: user.map(|uid| (uid, uid)),
+            timeout,
+        }
+    }
+
+    fn report_of(command: &OperatorCommand) -> CommandReport {
+        let mut report = None;
+        run(command, |_| (), |it| report = Some(it));
+        report.unwrap()
+    }
+
+    fn ran(script: &str, timeout_ms: u64) -> CommandReport {
+        report_of(&shell(script, None, Duration::from_millis(timeout_ms)))
+    }
+
+    /// Runs `job` in a thread that may kill processes of its own user alone, while this one goes on with `meanwhile`.
+    fn without_kill(job: impl FnOnce() + Send, meanwhile: impl FnOnce()) {
+        let held = capabilities(None).unwrap();
+        if !rustix::process::geteuid().is_root() || !held.effective.contains(CapabilitySet::KILL) {
+            // Not by `eprintln!`, which is kept to itself when a test passes.
+            let _ = writeln!(io::stderr(), "SKIPPED: needs root, to run programs as others");
+            return;
+        }
+        let effective = held.effective.difference(CapabilitySet::KILL);
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                set_capabilities(None, CapabilitySets { effective, ..held }).unwrap();
+                job();
+            });
+            meanwhile();
+        });
     }
 
     #[test]
@@ -203,7 +279,7 @@ mod tests {
             user: None,
             timeout: Duration::from_secs(10),
         };
-        assert!(matches!(run(&command, |_| ()).end, RunEnd::NotStarted(_)));
+        assert!(matches!(report_of(&command).end, RunEnd::NotStarted(_)));
     }
 
     #[test]
@@ -227,6 +303,55 @@ mod tests {
             assert!(began.elapsed() < Duration::from_secs(50), "{state}");
             thread::yield_now();
         }
+    }
+
+    #[test]
+    fn what_a_killed_one_has_started_as_another_user_is_unkillable() {
+        let (ended, told) = mpsc::sync_channel(1);
+        let script =
+            "setpriv --reuid 65534 --clear-groups sh -c 'echo on; exec sleep 100' & exec sleep 100";
+        let job = || {
+            let (mut child, mut output) = start(&shell(script, None, Duration::ZERO)).unwrap();
+            while output.kept.is_empty() {
+                output.read();
+                thread::yield_now();
+            }
+            // The first signal reaches one of them.
+            let end = wait(&mut child, Duration::ZERO, || ());
+            ended.send((Pid::from_child(&child), end)).unwrap();
+        };
+        without_kill(job, || {
+            let (group, end) = told.recv().unwrap();
+            kill_group(group);
+            assert_eq!(end, RunEnd::Unkillable);
+        });
+    }
+
+    #[test]
+    fn one_that_cannot_be_killed_is_reported_at_once_and_waited_for() {
+        let ((started, group), (ended, report)) = (mpsc::sync_channel(1), mpsc::sync_channel(1));
+        let command = shell("sleep 100", Some(STRANGER), Duration::ZERO);
+        let job = || {
+            let mut own = None;
+            let note = |it| {
+                own = Some(it);
+                started.send(it).unwrap();
+            };
+            run(&command, note, |it| ended.send(it).unwrap());
+            // One that nobody has waited for is there still.
+            assert!(test_kill_process(own.unwrap()).is_err());
+        };
+        without_kill(job, || {
+            let group = group.recv().unwrap();
+            let report = report.recv().unwrap();
+            let state = std::fs::read_to_string(format!("/proc/{group}/stat"));
+            kill_group(group);
+            assert_eq!(report.end, RunEnd::Unkillable);
+            assert!(
+                state.is_ok_and(|it| !it.contains(") Z ")),
+                "it was reported when it had ended"
+            );
+        });
     }
 
     #[test]

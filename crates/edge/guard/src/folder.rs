@@ -1,17 +1,21 @@
 //! Folders that are created for the serving user.
 
-use std::ffi::OsString;
-use std::fs::{self, DirBuilder};
+use std::ffi::{OsStr, OsString};
+use std::fs;
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{DirBuilderExt, lchown};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use rustix::fs::{CWD, RenameFlags};
+use rustix::fs::{AtFlags, Gid, Mode, OFlags, RenameFlags, Uid};
+use rustix::fs::{fchown, mkdirat, open, openat, renameat_with, unlinkat};
 
 use crate::user::User;
 
 /// Mode of a created folder.
-const MODE: u32 = 0o750;
+const MODE: Mode = Mode::from_raw_mode(0o750);
+
+/// A folder, and nothing that a link leads to.
+const FOLDER: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 impl User {
     /// Creates `folder`, if it is missing, with this user as its owner; atomically, since another
@@ -27,12 +31,14 @@ impl User {
         let mut fresh = OsString::from(".");
         fresh.push(name);
         fresh.push(format!(".{}", std::process::id()));
-        let fresh = parent.join(fresh);
-        DirBuilder::new().mode(MODE).create(&fresh)?;
-        let given = self.give(&fresh, folder);
+        // What others do to names on its path meanwhile changes nothing.
+        let parent =
+            open(parent, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        mkdirat(&parent, &fresh, MODE)?;
+        let given = self.give(&parent, &fresh, name);
         if given.is_err() {
-            // It is empty, and nothing refers to its temporary name.
-            let _ = fs::remove_dir(&fresh);
+            // Empty, and under a name that nobody looks for.
+            let _ = unlinkat(&parent, &fresh, AtFlags::REMOVEDIR);
         }
         match given {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
@@ -40,11 +46,45 @@ impl User {
         }
     }
 
-    /// Sets the owner, and only then renames the folder to its final name.
-    fn give(&self, fresh: &Path, folder: &Path) -> io::Result<()> {
+    /// Renamed to its final name only now.
+    fn give(&self, parent: &OwnedFd, fresh: &OsStr, name: &OsStr) -> io::Result<()> {
         if rustix::process::geteuid().is_root() {
-            lchown(fresh, Some(self.uid), Some(self.gid))?;
+            let made = openat(parent, fresh, FOLDER, Mode::empty())?;
+            fchown(&made, Some(Uid::from_raw(self.uid)), Some(Gid::from_raw(self.gid)))?;
         }
-        Ok(rustix::fs::renameat_with(CWD, fresh, CWD, folder, RenameFlags::NOREPLACE)?)
+        Ok(renameat_with(parent, fresh, parent, name, RenameFlags::NOREPLACE)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use std::os::unix::fs::MetadataExt;
+
+    use super::*;
+
+    #[test]
+    fn a_folder_is_given_to_its_user_and_what_stands_in_its_place_is_not() {
+        let parent = tempfile::tempdir().unwrap();
+        let user = match rustix::process::geteuid().is_root() {
+            true => User { name: "s".into(), uid: 70_000, gid: 70_000, groups: vec![] },
+            false => User::current(),
+        };
+        let folder = parent.path().join("a/state");
+        user.make_folder(&folder).unwrap();
+        user.make_folder(&folder).unwrap();
+        let made = fs::metadata(&folder).unwrap();
+        assert_eq!((made.uid(), made.gid(), made.mode() & 0o7777), (user.uid, user.gid, 0o750));
+        assert_eq!(fs::read_dir(folder.parent().unwrap()).unwrap().count(), 1);
+        // As who owns the folder above could put it there.
+        let other = parent.path().join("other");
+        fs::write(&other, "").unwrap();
+        fs::hard_link(&other, parent.path().join("fresh")).unwrap();
+        if rustix::process::geteuid().is_root() {
+            let parent =
+                open(parent.path(), OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).unwrap();
+            user.give(&parent, "fresh".as_ref(), "name".as_ref()).unwrap_err();
+        }
+        assert_eq!(fs::metadata(&other).unwrap().uid(), rustix::process::geteuid().as_raw());
     }
 }

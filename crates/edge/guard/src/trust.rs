@@ -1,9 +1,11 @@
 //! Determines which users could change or replace a file.
 
 use std::fs::{self, DirBuilder, Metadata};
-use std::io::{self, ErrorKind};
+use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
 
 use crate::user::{User, name_of};
 
@@ -13,6 +15,9 @@ const FOLDER_MODE: u32 = 0o711;
 
 /// A sticky folder: any user may create files, and none may change another's.
 const STICKY: u32 = 0o1000;
+
+/// Links on a path, at most (path_resolution(7)).
+const LINKS_MAX: usize = 40;
 
 /// A file that cannot be trusted.
 #[derive(Debug, thiserror::Error)]
@@ -35,7 +40,10 @@ pub enum TrustError {
         /// The required state.
         wanted: String,
     },
-    /// The file cannot be created or inspected.
+    /// A link is on its path, or the path is relative: what it names may be decided elsewhere.
+    #[error("{what} {path} has to be named by the path {real}, without links", path = path.display(), real = real.display())]
+    Linked { what: &'static str, path: PathBuf, real: PathBuf },
+    /// It cannot be created or inspected.
     #[error("cannot use {what} {path}: {error}", path = path.display())]
     Io { what: &'static str, path: PathBuf, error: io::Error },
 }
@@ -56,8 +64,15 @@ pub fn make_own_folder(what: &'static str, path: &Path) -> Result<(), TrustError
     })
 }
 
-/// Checks that `user` cannot change the file `path`. Root and the user of this process always can.
+/// Whether `user` can change neither the file `path`, nor what this path names, so that it may be opened by it afterwards. Root and
+/// the user of this process always could. The path must be that of [`fs::canonicalize`]: whoever owns a folder with a link on
+/// another one can have it lead elsewhere meanwhile.
 pub fn check_unchangeable(what: &'static str, path: &Path, user: &User) -> Result<(), TrustError> {
+    let failed = |error| TrustError::Io { what, path: path.to_owned(), error };
+    let real = fs::canonicalize(path).map_err(failed)?;
+    if real != path {
+        return Err(TrustError::Linked { what, path: path.to_owned(), real });
+    }
     if user.uid == 0 || user.uid == rustix::process::geteuid().as_raw() {
         return Ok(());
     }
@@ -69,13 +84,13 @@ pub fn check_unchangeable(what: &'static str, path: &Path, user: &User) -> Resul
     })
 }
 
-/// In a sticky folder, entries can be renamed or removed only by their owners.
+/// In a sticky folder only owners change their names. The mode of a link means nothing.
 fn is_open_to(it: &Metadata, bits: u32, is_last: bool) -> bool {
-    it.mode() & bits != 0 && (is_last || it.mode() & STICKY == 0)
+    !it.is_symlink() && it.mode() & bits != 0 && (is_last || it.mode() & STICKY == 0)
 }
 
-/// Evaluates `is_open` for the file itself and then for each folder of its path; `wanted` gives the message
-/// for the first that is open.
+/// `is_open` is evaluated for all that decides what the path names: for the file itself, for each folder of its path, and for links
+/// on it with the folders of theirs. `wanted` gives the message for the first that is open.
 fn refuse_if(
     what: &'static str,
     path: &Path,
@@ -83,33 +98,55 @@ fn refuse_if(
     is_open: impl Fn(&Metadata, bool) -> bool,
 ) -> Result<(), TrustError> {
     let failed = |error| TrustError::Io { what, path: path.to_owned(), error };
-    // Symbolic links are resolved first: the file that they name counts.
-    let real = fs::canonicalize(path).map_err(failed)?;
-    for (place, at) in real.ancestors().enumerate() {
-        let it = match fs::metadata(at) {
-            Err(error) if error.kind() == ErrorKind::PermissionDenied => continue,
-            it => it.map_err(failed)?,
-        };
-        if is_open(&it, place == 0) {
-            return Err(TrustError::Exposed {
-                what,
-                path: path.to_owned(),
-                at: at.to_owned(),
-                owner: name_of(it.uid()),
-                mode: it.mode() & 0o7777,
-                wanted: wanted(place == 0),
-            });
+    for way in ways_to(path).map_err(failed)? {
+        for (place, at) in way.ancestors().enumerate() {
+            let it = fs::symlink_metadata(at).map_err(failed)?;
+            let is_last = place == 0 && !it.is_symlink();
+            if is_open(&it, is_last) {
+                return Err(TrustError::Exposed {
+                    what,
+                    path: path.to_owned(),
+                    at: at.to_owned(),
+                    owner: name_of(it.uid()),
+                    mode: it.mode() & 0o7777,
+                    wanted: wanted(is_last),
+                });
+            }
         }
     }
     Ok(())
 }
 
+/// The path, and those that links on it make of it; the last one has none.
+fn ways_to(path: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut ways = vec![std::path::absolute(path)?];
+    while let Some(next) = ways.last().and_then(|way| behind_first_link(way)) {
+        if ways.len() > LINKS_MAX {
+            return Err(Errno::LOOP.into());
+        }
+        ways.push(next);
+    }
+    Ok(ways)
+}
+
+fn behind_first_link(way: &Path) -> Option<PathBuf> {
+    let link = way.ancestors().filter(|at| at.is_symlink()).last()?;
+    let (folder, rest) = (link.parent()?, way.strip_prefix(link).ok()?);
+    let target = folder.join(fs::read_link(link).ok()?);
+    // Not with a slash at its end, if the link is all there is.
+    Some(if rest == Path::new("") { target } else { target.join(rest) })
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
-    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::fs::{PermissionsExt, symlink};
 
     use super::*;
+
+    fn stranger() -> User {
+        User { name: "s".into(), uid: 70_000, gid: 70_000, groups: vec![] }
+    }
 
     fn set_mode(path: &Path, mode: u32) {
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
@@ -137,14 +174,12 @@ mod tests {
     #[test]
     fn a_file_is_told_from_one_that_a_user_can_change() {
         let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("skep.toml");
+        let file = fs::canonicalize(folder.path()).unwrap().join("skep.toml");
         fs::write(&file, "").unwrap();
-        let link = folder.path().join("link");
-        std::os::unix::fs::symlink(&file, &link).unwrap();
         let gid = fs::metadata(&file).unwrap().gid();
-        let stranger = User { name: "s".into(), uid: 70_000, gid: 70_000, groups: vec![] };
-        let friend = User { groups: vec![gid], ..stranger.clone() };
-        let check = |user| check_unchangeable("config", &link, user).is_ok();
+        let friend = User { groups: vec![gid], ..stranger() };
+        let stranger = stranger();
+        let check = |user| check_unchangeable("config", &file, user).is_ok();
         for (mode, expected) in [(0o644, [true, true]), (0o664, [true, false]), (0o666, [false; 2])]
         {
             set_mode(&file, mode);
@@ -155,5 +190,54 @@ mod tests {
         assert_eq!([check(&stranger), check(&friend)], [true, false]);
         let own = User { uid: rustix::process::geteuid().as_raw(), ..friend.clone() };
         assert!(check(&own));
+    }
+
+    #[test]
+    fn a_file_is_named_by_its_real_path_whoever_can_have_a_link_lead_elsewhere() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = fs::canonicalize(folder.path()).unwrap();
+        let [safe, open] = ["safe", "open"].map(|name| folder.join(name));
+        for made in [&safe, &open] {
+            fs::create_dir_all(made).unwrap();
+            set_mode(made, 0o755);
+        }
+        let file = safe.join("skep.toml");
+        fs::write(&file, "").unwrap();
+        set_mode(&open, 0o777);
+        let links = [open.join("link"), open.join("folder/skep.toml"), safe.join("link")];
+        symlink(&file, &links[0]).unwrap();
+        symlink(&safe, open.join("folder")).unwrap();
+        symlink(&file, &links[2]).unwrap();
+        for link in &links {
+            let error = check_unchangeable("config", link, &stranger()).unwrap_err();
+            assert!(matches!(&error, TrustError::Linked { real, .. } if *real == file), "{error}");
+            check_unchangeable("config", &fs::canonicalize(link).unwrap(), &stranger()).unwrap();
+        }
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_folder_behind_a_link_that_others_can_have_lead_elsewhere_is_refused() {
+        let parent = tempfile::tempdir().unwrap();
+        let [links, more, place] = ["links", "more", "place"].map(|name| parent.path().join(name));
+        for folder in [&links, &more, &place] {
+            DirBuilder::new().mode(0o755).create(folder).unwrap();
+        }
+        symlink("../more/second", links.join("first")).unwrap();
+        symlink(&place, more.join("second")).unwrap();
+        let make = || make_own_folder("the folder", &links.join("first/own"));
+        make().unwrap();
+        for folder in [&links, &more, &place] {
+            set_mode(folder, 0o777);
+            let text = make().unwrap_err().to_string();
+            let name = folder.file_name().unwrap().to_str().unwrap();
+            assert!(
+                text.contains(&format!("{name} belongs to")) && text.contains("0777"),
+                "{text}"
+            );
+            set_mode(folder, 0o1777);
+            make().unwrap();
+            set_mode(folder, 0o755);
+        }
     }
 }

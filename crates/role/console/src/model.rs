@@ -31,42 +31,41 @@ pub use pools::{
 pub use series::{RequestStatus, TrafficPoint, TrafficSeries};
 pub use state::NodeState;
 
-/// A process of a cluster at one moment.
+/// The state of a process of a cluster.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ProcessStatus {
     /// Name of the cluster.
     pub cluster: String,
     /// Name of the process: of its dispatcher or node.
     pub name: String,
-    /// What it does.
+    /// The roles of the process.
     pub roles: Vec<Role>,
     /// Version of the program.
     pub version: String,
-    /// Number of the process.
+    /// Process ID.
     pub pid: u32,
-    /// When it started, in seconds since 1970.
+    /// Start time, in seconds since 1970.
     pub started_unix_s: u64,
-    /// How long it has been running, in milliseconds; rates are differences of
-    /// totals over differences of this.
+    /// Time since the start, in milliseconds; rates are differences of totals divided by differences of
+    /// this.
     pub uptime_ms: u64,
-    /// Whether it is about to end: takes nothing new, finishes the old.
+    /// Whether the process is about to end: it accepts no new requests and finishes those in progress.
     pub draining: bool,
-    /// Number of the config in force: 1 at the start, one more with each
-    /// reload.
+    /// Number of the config in force: 1 at the start, increased by one with each reload.
     pub config_generation: u64,
-    /// What it did for its clients.
+    /// The traffic of its clients.
     pub traffic: Traffic,
     /// Its node, if it has one.
     pub node: Option<NodeLocalStatus>,
     /// Its services, if it has a dispatcher.
     pub services: Vec<ServiceStatus>,
-    /// Its part in direct dispatch, if it has one.
+    /// Its state in direct dispatch, if it takes part.
     #[serde(default)]
     pub direct: Option<DirectStatus>,
     /// Its coordinator of the cluster cache, if it has one.
     #[serde(default)]
     pub cache: Option<CoordinatorStatus>,
-    /// What nodes say of their load, if it has a dispatcher.
+    /// Load reports of nodes, if it has a dispatcher.
     #[serde(default)]
     pub loads: Vec<NodeReport>,
     /// The pools of its node.
@@ -74,67 +73,66 @@ pub struct ProcessStatus {
     pub pools: Vec<PoolStatus>,
 }
 
-/// The last load report of a node. Rates are those of the second before.
+/// The last load report of a node. Rates are averages over the second before the report.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct NodeReport {
     /// Name of the node.
     pub name: String,
     /// Age of the report, in milliseconds.
     pub age_ms: u64,
-    /// Whether that is so long that it counts no more: dispatchers go by what
-    /// they see themselves.
+    /// Whether the report is too old to be used: dispatchers then use only their own observations.
     pub is_stale: bool,
-    /// Use of its processors by its process, in thousandths of all of them.
+    /// Processor use of its process, in thousandths of all processors.
     pub cpu_permille: u16,
-    /// Memory of its process, with what it keeps of files, in bytes.
+    /// Memory of its process, including cached files, in bytes.
     pub memory_bytes: u64,
-    /// Connections of clients.
+    /// Client connections.
     pub connections: u64,
-    /// Requests that it is answering.
+    /// Requests that it is currently answering.
     pub requests_in_flight: u64,
-    /// Bytes of replies, to clients and to nodes, that it has still to send; of
-    /// a large object those of the segment that is being sent.
+    /// Bytes of replies to clients and nodes that are still to be sent; of a large object, only those of
+    /// the segment being sent.
     pub bytes_outstanding: u64,
-    /// Bytes that the process sends to clients and nodes, per second.
+    /// Bytes sent to clients and nodes, per second.
     pub sent_bytes_s: u64,
-    /// Bytes that it reads from origins and disks into memory, per second.
+    /// Bytes read from origins and disks into memory, per second.
     pub filled_bytes_s: u64,
-    /// Requests answered out of its own memory, in thousandths.
+    /// Share of requests answered from its own memory, in thousandths.
     pub hit_permille: u16,
 }
 
 /// A coordinator of the cluster cache.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct CoordinatorStatus {
-    /// Whether it answers nodes; else another dispatcher's does.
+    /// Whether it answers nodes; otherwise the coordinator of another dispatcher does.
     pub is_active: bool,
-    /// In direct dispatch, the epoch of its term; else its rank among the dispatchers times 65,536,
+    /// In direct dispatch, the epoch of its term; otherwise its rank among the dispatchers times 65,536,
     /// plus the number of the dispatcher.
     pub epoch: u64,
     /// Segments with a known holder.
     pub segments: u64,
-    /// Segments times their holders.
+    /// Replicas: the sum of the holders of all segments.
     pub copies: u64,
-    /// Fills under way.
+    /// Fills in progress.
     pub leases: u64,
     /// Files and folders of partitioned folders that nodes have announced.
     pub files: u64,
-    /// Nodes that have not announced all their files, and nodes that were lost recently: what
-    /// nobody is known to have may be there.
+    /// Nodes that have not announced all their files, and nodes that were lost recently: files without a
+    /// known holder may be there.
     pub nodes_unsure: u64,
-    /// What it has answered, by kind: `have`, `busy`, `grant`, `refused`; and
-    /// `directory_error`, of named holders that had lost the segment.
+    /// Its answers by kind: `have`, `busy`, `grant`, `refused`; and `directory_error`, for named holders
+    /// that no longer had the segment.
     pub answers: Vec<AnswerCount>,
-    /// The nodes that are linked.
+    /// The linked nodes.
     pub nodes: Vec<CacheNode>,
 }
 
-/// Answers of a kind.
+/// The number of answers of one kind.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AnswerCount {
     /// The kind.
     pub kind: String,
-    /// How many, since the start.
+    /// Answers since the start.
     pub answers: u64,
 }
 
@@ -143,94 +141,94 @@ pub struct AnswerCount {
 pub struct CacheNode {
     /// Name of the node.
     pub name: String,
-    /// Where other nodes fetch from it.
+    /// Address at which other nodes fetch from it.
     pub address: String,
-    /// Bytes that it may hold.
+    /// Bytes that it may keep.
     pub capacity_bytes: u64,
-    /// Bytes that it holds.
+    /// Bytes that it keeps.
     pub held_bytes: u64,
-    /// Of these, bytes that other nodes hold, too.
+    /// Of these, bytes that other nodes keep as well.
     pub shared_bytes: u64,
 }
 
-/// A process's part in direct dispatch.
+/// The state of a process in direct dispatch.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DirectStatus {
-    /// Whether it steers: `active`, `standby`, `joining` or `leaving`; `node`
-    /// for a node alone.
+    /// Its stage: `active`, `standby`, `joining` or `leaving`; `node` for a process that is only a node.
     pub stage: String,
-    /// Number of the active dispatcher's term, as far as it is known here.
+    /// Number of the active dispatcher's term, as last known here.
     pub epoch: u64,
-    /// Name of the active dispatcher, if heartbeats of one arrive.
+    /// Name of the active dispatcher, if its heartbeats are received.
     pub active: Option<String>,
-    /// Number of the table in that term by which packets are steered.
+    /// Number, within that term, of the table by which packets are steered.
     pub table_generation: u64,
-    /// Whether this dispatcher has all virtual addresses on its machine; never on a node alone.
+    /// Whether this dispatcher has all virtual addresses on its machine; always false for a process that
+    /// is only a node.
     pub has_addresses: bool,
-    /// On the active dispatcher: nodes that have not applied the latest table yet.
+    /// On the active dispatcher: nodes that have not yet applied the latest table.
     pub nodes_behind: Vec<NodeBehind>,
-    /// Whether a standby has all flows of the active dispatcher.
+    /// On a standby: whether it has all flows of the active dispatcher.
     pub flows_synced: bool,
-    /// How the packet program is attached, such as `native XDP`.
+    /// The attachment mode of the packet program, such as `native XDP`.
     pub attached: String,
-    /// The network device that it is attached to.
+    /// The network device to which it is attached.
     pub device: String,
-    /// How the store does that dispatchers share, if there is one.
+    /// The state of the store shared by the dispatchers, if there is one.
     pub store: Option<String>,
     /// The other dispatchers.
     pub peers: Vec<DirectPeer>,
-    /// Packets by what became of them, since the program was loaded.
+    /// Packets by verdict, since the program was loaded.
     pub packets: Vec<PacketCount>,
-    /// On a node that hands connections off: what became of those that it wanted to move to other nodes.
+    /// On a node with handoffs: outcomes of the connections that it tried to move to other nodes.
     #[serde(default)]
     pub handoffs: Vec<HandoffCount>,
-    /// The same of those that other nodes offered.
+    /// Outcomes of the connections that other nodes offered to it.
     #[serde(default)]
     pub handoffs_received: Vec<HandoffCount>,
-    /// What is wrong on this machine, in sentences.
+    /// Faults of this machine, as sentences.
     pub complaints: Vec<String>,
 }
 
-/// Connections whose handoff had one outcome.
+/// The number of connections whose handoff had one outcome.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct HandoffCount {
-    /// As in the metrics: `moved`, `silent`, `refused_full` and others.
+    /// The outcome, as in the metrics: `moved`, `silent`, `refused_full` and others.
     pub outcome: String,
     pub connections: u64,
 }
 
-/// A node that steers by an earlier table than the latest.
+/// A node that still steers by an earlier table.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct NodeBehind {
     /// Name of the node.
     pub node: String,
-    /// Tables of this term that it has not applied yet.
+    /// Tables of this term that it has not yet applied.
     pub tables: u64,
 }
 
-/// Another dispatcher, by its heartbeats.
+/// Another dispatcher, as seen through its heartbeats.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DirectPeer {
     /// Name of the dispatcher or node.
     pub name: String,
-    /// As `stage` of a process, or `silent`.
+    /// Like `stage` of a process, or `silent`.
     pub stage: String,
     /// Time since its last heartbeat, in milliseconds.
     pub silent_ms: u64,
 }
 
-/// Packets with one fate.
+/// The number of packets with one verdict.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PacketCount {
-    /// What became of them, such as `forward_flow`.
+    /// The verdict, such as `forward_flow`.
     pub verdict: String,
-    /// How many.
+    /// Number of packets.
     pub packets: u64,
-    /// Bytes of their frames.
+    /// Bytes of the packets' frames.
     pub bytes: u64,
 }
 
-/// What a process does.
+/// The role of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
@@ -240,41 +238,41 @@ pub enum Role {
     Node,
 }
 
-/// What a process did for its clients. `total` counts since the start.
+/// The traffic of a process's clients. Fields with `total` count since the start.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Traffic {
-    /// Client connections now open.
+    /// Open client connections.
     pub connections_open: u64,
-    /// Requests whose reply is not finished.
+    /// Requests whose reply is not complete.
     pub requests_in_flight: u64,
     /// Client connections accepted.
     pub connections_total: u64,
-    /// Client connections refused over a limit.
+    /// Client connections refused because of a limit.
     pub refused_total: u64,
-    /// Requests taken.
+    /// Requests received.
     pub requests_total: u64,
-    /// Requests refused because they were no clean HTTP.
+    /// Requests rejected because they were not valid HTTP.
     pub rejects_total: u64,
-    /// Replies of status 2xx.
+    /// Replies with status 2xx.
     pub responses_2xx_total: u64,
-    /// Replies of status 3xx.
+    /// Replies with status 3xx.
     pub responses_3xx_total: u64,
-    /// Replies of status 4xx.
+    /// Replies with status 4xx.
     pub responses_4xx_total: u64,
-    /// Replies of status 5xx.
+    /// Replies with status 5xx.
     pub responses_5xx_total: u64,
-    /// Bytes from clients.
+    /// Bytes received from clients.
     pub received_bytes_total: u64,
-    /// Bytes to clients.
+    /// Bytes sent to clients.
     pub sent_bytes_total: u64,
-    /// Time from a request's first byte to its reply's last.
+    /// Time from the first byte of a request to the last byte of its reply.
     pub latency: Latency,
 }
 
-/// Times of requests since the start, in microseconds.
+/// Response times since the start, in microseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Latency {
-    /// Requests timed.
+    /// Requests measured.
     pub count: u64,
     /// Sum of their times.
     pub sum_us: u64,
@@ -286,102 +284,102 @@ pub struct Latency {
     pub p99_us: u64,
 }
 
-/// The node that runs in a process.
+/// The node of a process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct NodeLocalStatus {
-    /// Where it listens.
+    /// Its listen address.
     #[schema(value_type = String)]
     pub address: SocketAddr,
     /// Bytes of files in its memory.
     pub cache_bytes: u64,
-    /// Bytes that its memory may hold.
+    /// Maximum number of bytes that its memory may hold.
     pub cache_bytes_max: u64,
-    /// Pieces of files in its memory.
+    /// Segments of files in its memory.
     pub cache_segments: u64,
-    /// Requests answered out of memory.
+    /// Requests answered from memory.
     pub cache_hits_total: u64,
-    /// Requests for which memory was asked.
+    /// Requests looked up in memory.
     pub cache_lookups_total: u64,
-    /// Its sites: their first host name, or `*`.
+    /// Its sites: the first host name of each, or `*`.
     pub sites: Vec<String>,
 }
 
-/// A service at one moment.
+/// The state of a service.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ServiceStatus {
     /// Name of the service.
     pub name: String,
-    /// Where it listens.
+    /// Its listen addresses.
     #[schema(value_type = Vec<String>)]
     pub listen: Vec<SocketAddr>,
-    /// How a request gets to a node: `proxy` or `redirect`.
+    /// How requests are dispatched to nodes: `proxy` or `redirect`.
     pub dispatch: String,
-    /// How the node is chosen.
+    /// The policy by which nodes are chosen.
     pub policy: String,
-    /// The arms of its A/B test of policies; none: there is none.
+    /// The arms of its A/B test of policies; empty if there is no test.
     #[serde(default)]
     pub arms: Vec<ServiceArm>,
-    /// Its nodes, the oldest first.
+    /// Its nodes, oldest first.
     pub nodes: Vec<NodeStatus>,
 }
 
-/// An arm of an A/B test that goes on.
+/// An arm of a running A/B test.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ServiceArm {
     /// Its name.
     pub name: String,
-    /// How the node is chosen for its clients.
+    /// The policy by which nodes are chosen for its clients.
     pub policy: String,
-    /// Its share of the clients, against the other arms' weights.
+    /// Its share of the clients, relative to the weights of the other arms.
     pub weight: u32,
-    /// Its group of nodes; none: all.
+    /// Its group of nodes; empty: all nodes.
     pub nodes: Vec<String>,
 }
 
-/// A node at one moment, as the dispatcher of a service sees it.
+/// The state of a node, as seen by the dispatcher of a service.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct NodeStatus {
     /// Name of the node.
     pub name: String,
     /// The service.
     pub service: String,
-    /// Where the dispatcher reaches it.
+    /// Address at which the dispatcher reaches it.
     #[schema(value_type = String)]
     pub address: SocketAddr,
-    /// Host and port that a redirect names.
+    /// Host and port that redirects contain.
     pub public_address: String,
-    /// Whether it gets requests.
+    /// Whether it receives requests.
     pub state: NodeState,
-    /// Why it is in that state, where there is something to say.
+    /// The reason for the state, if there is one to report.
     pub reason: Option<String>,
-    /// How long it has been in that state, in milliseconds.
+    /// Time since it entered the state, in milliseconds.
     pub since_ms: u64,
-    /// Where it comes from.
+    /// The source of its entry.
     pub source: NodeSource,
     /// Its share of the work under weighted policies.
     pub weight: u32,
-    /// Thousandths of its share that it takes now: below 1000 while it warms
-    /// up, 0 while it gets no new requests.
+    /// The part of its share that it currently receives, in thousandths: below 1000 during slow start, 0
+    /// while it receives no new requests.
     pub share_permille: u16,
-    /// Requests sent to it and not yet answered in full.
+    /// Requests sent to it whose replies are not complete.
     pub outstanding_requests: u32,
-    /// Bytes of announced reply bodies that did not come yet.
+    /// Bytes of announced reply bodies that have not arrived yet.
     pub outstanding_bytes: u64,
-    /// Connections that carry something now: requests and tunnels.
+    /// Connections in use by requests or tunnels.
     pub connections: u32,
     /// Upgraded connections, such as WebSockets.
     pub tunnels: u32,
-    /// Requests that were sent or redirected to it.
+    /// Requests sent or redirected to it.
     pub requests_total: u64,
-    /// Requests to it that did not end with a whole reply.
+    /// Requests to it that did not end with a complete reply.
     pub failures_total: u64,
     /// Bytes of its reply bodies.
     pub bytes_total: u64,
-    /// Moving average of its time to answer, in microseconds; 0: none yet.
+    /// Moving average of its response time, in microseconds; 0: not measured yet.
     pub latency_us: u64,
 }
 
-/// Where a node comes from.
+/// The source of a node's entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum NodeSource {
@@ -397,22 +395,22 @@ pub enum NodeSource {
 pub struct NewNode {
     /// Name of the node.
     pub name: String,
-    /// Where the dispatcher reaches it.
+    /// Address at which the dispatcher reaches it.
     #[schema(value_type = String, example = "10.0.0.12:8080")]
     pub address: SocketAddr,
     /// Its share of the work under weighted policies.
     #[serde(default = "one")]
     #[schema(minimum = 1, maximum = 256)]
     pub weight: u32,
-    /// Host and port that a redirect names; without it, `address`.
+    /// Host and port that redirects contain; `address` by default.
     #[serde(default)]
     pub public_address: Option<String>,
-    /// The service that it belongs to; needed where there are several.
+    /// The service to which it belongs; required if there are several.
     #[serde(default)]
     pub service: Option<String>,
 }
 
-/// A node's new weight.
+/// A new weight of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewWeight {
@@ -421,7 +419,7 @@ pub struct NewWeight {
     pub weight: u32,
 }
 
-/// A service's new policy.
+/// A new policy of a service.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewPolicy {
@@ -429,46 +427,43 @@ pub struct NewPolicy {
     pub policy: String,
 }
 
-/// What is to be purged.
+/// A purge request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewPurge {
-    /// `/PATH`, or `/PREFIX*`, with or without `http://HOST` in front; or
-    /// `tag:NAME`.
+    /// `/PATH` or `/PREFIX*`, optionally preceded by `http://HOST`; or `tag:NAME`.
     #[schema(min_items = 1, max_items = 128, example = json!(["/img/*", "tag:news"]))]
     pub what: Vec<String>,
-    /// Whether it is to be stale, not gone: validated with its source, or used as what is stale may
-    /// be; false unless given.
+    /// Whether objects become stale instead of being removed: they are then validated with their source,
+    /// or used as stale objects may be; false by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub soft: Option<bool>,
-    /// How long nodes have to acknowledge it, in milliseconds; 2 seconds unless
-    /// given.
+    /// How long nodes have to acknowledge the purge, in milliseconds; 2 seconds by default.
     #[serde(default)]
     #[schema(minimum = 1, maximum = 20_000)]
     pub timeout_ms: Option<u64>,
 }
 
-/// What came of a purge.
+/// The result of a purge.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Purged {
-    /// Its number: later purges have greater ones. It is above 2^53: a language that reads numbers as
-    /// doubles rounds it.
+    /// The purge's number: later purges have greater ones. It exceeds 2^53: languages that read numbers
+    /// as doubles round it.
     pub stamp: u64,
-    /// Whether every node that is linked, and every node that serves clients, has acknowledged it
-    /// in time.
+    /// Whether every linked node, and every node that serves clients, acknowledged the purge in time.
     pub complete: bool,
-    /// The nodes.
+    /// The result at each node.
     pub nodes: Vec<PurgedNode>,
 }
 
-/// A node and a purge.
+/// The result of a purge at a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PurgedNode {
     /// Name of the node.
     pub name: String,
     /// Whether it has applied the purge.
     pub outcome: PurgeOutcome,
-    /// When it had, in milliseconds since the purge began.
+    /// Time of the acknowledgement, in milliseconds since the purge began.
     pub ms: Option<u64>,
 }
 
@@ -489,12 +484,12 @@ pub enum PurgeOutcome {
     Away,
 }
 
-/// A reload that was taken.
+/// A successful reload.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Reloaded {
     /// Number of the config now in force.
     pub config_generation: u64,
-    /// Settings that were changed by this reload and take effect at the next restart only.
+    /// Changed settings that take effect only after a restart.
     #[serde(default)]
     pub restart_needed: Vec<String>,
 }

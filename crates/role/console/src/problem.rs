@@ -12,19 +12,19 @@ use crate::control::ControlError;
 /// `Content-Type` of a [`Problem`].
 pub(crate) const PROBLEM_JSON: &str = "application/problem+json";
 
-/// Why something was refused (RFC 9457, section 3.1).
+/// The reason for an error response (RFC 9457, section 3.1).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Problem {
-    /// What kind of refusal, as a URN that programs may compare.
+    /// The kind of error, as a URN that programs may compare.
     #[serde(rename = "type")]
     pub kind: String,
-    /// The kind, for people.
+    /// The kind of error, for humans.
     pub title: String,
     /// Status of the response.
     pub status: u16,
-    /// What exactly, for people.
+    /// A detailed description, for humans.
     pub detail: String,
-    /// The nearest name or word that would have been understood.
+    /// The most similar name or word that would have been accepted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub did_you_mean: Option<String>,
 }

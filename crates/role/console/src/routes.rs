@@ -91,7 +91,7 @@ async fn no_such_method(request: Request) -> Problem {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct OfService {
-    /// Name of the service; without it, all that have the node.
+    /// Name of the service; by default, all services that have the node.
     pub(crate) service: Option<String>,
 }
 
@@ -100,10 +100,9 @@ pub(crate) struct OfService {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct Removal {
-    /// Name of the service; without it, all that have the node.
+    /// Name of the service; by default, all services that have the node.
     pub(crate) service: Option<String>,
-    /// Time that its requests get to end, in milliseconds; 30 seconds unless
-    /// given.
+    /// Time for its requests to end, in milliseconds; 30 seconds by default.
     #[param(maximum = 86_400_000)]
     pub(crate) timeout_ms: Option<u64>,
 }
@@ -113,7 +112,8 @@ pub(crate) struct Removal {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct SeriesParams {
-    /// Length of a step in seconds: 10, of the last hour, or 60, of the last 30 hours; 60 unless given.
+    /// Length of a step in seconds: 10 (for the last hour) or 60 (for the last 30 hours); 60 by
+    /// default.
     pub(crate) step_s: Option<u64>,
 }
 
@@ -122,8 +122,7 @@ pub(crate) struct SeriesParams {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct ServerRemoval {
-    /// Time that its requests get to end, in milliseconds; 30 seconds unless
-    /// given.
+    /// Time for its requests to end, in milliseconds; 30 seconds by default.
     #[param(maximum = 86_400_000)]
     pub(crate) timeout_ms: Option<u64>,
 }

@@ -74,7 +74,7 @@ struct Fresh {
 }
 
 impl Netguard {
-    /// The netguard of the process `name` in `config`, which was read from `file`; takes no orders.
+    /// The netguard of the process `name` in `config`, which was read from `file`, on whose path is no link; takes no orders.
     /// Needs root, and then keeps only the privileges that [`privileges::NETGUARD`] lists.
     pub fn new(config: &Config, file: &Path, name: &str) -> Result<Self, NetguardError> {
         let plan = NetguardPlan::of(config, name)?;
@@ -296,15 +296,20 @@ impl Serve for Netguard {
     }
 }
 
+/// The user that serves by this config, if this machine has one: whom the config has to be kept from.
+pub fn serving_user(config: &Config) -> Result<Option<User>, UserError> {
+    match User::find(config.machine.user.as_deref(), &config.machine.groups) {
+        // Where nobody is named nobody has to be there.
+        Err(UserError::NobodyAtAll) => Ok(None),
+        server => server.map(Some),
+    }
+}
+
 /// Makes netguard's folder, and checks that the serving user can change neither it nor the config.
 /// Returns that user, if this machine has one.
 fn check_files(config: &Config, file: &Path) -> Result<Option<User>, NetguardError> {
     trust::make_own_folder("netguard's folder (direct.guard_dir)", &config.direct.guard_dir)?;
-    let server = match User::find(config.machine.user.as_deref(), &config.machine.groups) {
-        // Where nobody is named nobody has to be there.
-        Err(UserError::NobodyAtAll) => return Ok(None),
-        server => server?,
-    };
+    let Some(server) = serving_user(config)? else { return Ok(None) };
     trust::check_unchangeable("the config", file, &server)?;
     if server.uid == plan::own_user() {
         tracing::warn!(user = server.name, "netguard and skep run as the same user: no protection");

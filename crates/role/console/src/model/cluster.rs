@@ -23,46 +23,46 @@ pub enum ServerCommand {
     Weight(u32),
 }
 
-/// What came of an order about a server of a pool.
+/// The result of an order concerning a server of a pool.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ServerOrdered {
-    /// Whether every node has done it that is linked with a dispatcher, or is this process.
+    /// Whether the order was carried out by this process and by every node that is linked with a dispatcher.
     pub complete: bool,
-    /// The nodes of the config.
+    /// The result at each node of the config.
     pub nodes: Vec<OrderedNode>,
 }
 
-/// A node, and an order.
+/// The result of an order at a node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct OrderedNode {
     /// Name of the node.
     pub node: String,
-    /// Whether it has done it.
+    /// Whether the node has carried out the order.
     pub done: bool,
-    /// Why not; or, if it is `away`, why it was not asked.
+    /// Why not; or, if it is `away`, why it could not be asked.
     pub why: Option<String>,
-    /// It could not be asked. It does it when it links with a dispatcher that has the order, or gets it from another
-    /// node.
+    /// Whether it could not be asked. It carries out the order when it links with a dispatcher that has the
+    /// order, or receives it from another node.
     pub away: bool,
-    /// The server as it sees it afterwards; nothing: it is gone, or never was there.
+    /// The server as the node sees it afterwards; absent if it is gone or never existed there.
     pub server: Option<ServerStatus>,
 }
 
-/// Requests that all nodes have at servers of pools now.
+/// The requests that all nodes currently have at servers of pools.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ClusterRequests {
-    /// The oldest first, at most 1,000 of each node.
+    /// The requests, oldest first, at most 1,000 per node.
     pub requests: Vec<NodeRequest>,
-    /// How many there are, by pool, and by network of their clients.
+    /// The number of requests by pool and by network of their clients.
     pub by_network: BTreeMap<String, BTreeMap<String, u64>>,
-    /// The nodes whose requests are not known.
+    /// Nodes whose requests are unknown.
     pub missing: Vec<MissingNode>,
 }
 
-/// A request, and who has sent it on.
+/// A request, and the process that forwarded it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct NodeRequest {
-    /// Name of the node; of a dispatcher, for a request that it has at a node.
+    /// Name of the node; or of the dispatcher, if it forwarded the request to a node.
     pub from: String,
     #[serde(flatten)]
     pub request: RequestStatus,
@@ -73,30 +73,30 @@ pub struct NodeRequest {
 pub struct ClusterSeries {
     /// Length of a step, in seconds.
     pub step_s: u64,
-    /// The time that is kept, in seconds.
+    /// Period for which steps are kept, in seconds.
     pub kept_s: u64,
-    /// The nodes whose requests these are.
+    /// The nodes whose requests are included.
     pub nodes: Vec<String>,
-    /// The nodes whose requests are not known.
+    /// Nodes whose requests are unknown.
     pub missing: Vec<MissingNode>,
-    /// The steps that are over at some node, the oldest first.
+    /// The steps that have ended at one node at least, oldest first.
     pub points: Vec<ClusterPoint>,
 }
 
-/// What nodes have counted in one step.
+/// The counts of nodes in one step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ClusterPoint {
-    /// Its begin, in seconds since 1970.
+    /// Start of the step, in seconds since 1970.
     pub at_unix_s: u64,
-    /// How many nodes know this step; the others did not run, or stood still.
+    /// The number of nodes that have this step; the others were not running, or were suspended.
     pub nodes: u64,
     /// All requests that ended.
     pub requests: u64,
-    /// Requests that were sent to servers of pools; one that is tried again counts again.
+    /// Requests sent to servers of pools; each attempt counts.
     pub to_pools: u64,
-    /// Of these, those without a whole response.
+    /// Of these, those without a complete response.
     pub pool_failures: u64,
-    /// Responses of 500 to 599.
+    /// Responses with status 500 to 599.
     pub responses_5xx: u64,
     /// Bytes sent.
     pub sent_bytes: u64,

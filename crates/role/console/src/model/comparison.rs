@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Policies to compare in one service.
+/// Policies to be compared in a service.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewComparison {
@@ -21,31 +21,33 @@ pub struct NewArm {
     pub name: String,
     /// Name of its policy, such as `round-robin`.
     pub policy: String,
-    /// Its share of the clients, against the other arms' weights; 1 unless given.
+    /// Its share of the clients, relative to the weights of the other arms; 1 by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 256)]
     pub weight: Option<u32>,
-    /// Its group of nodes, which no other arm has; none: all nodes, for all arms.
+    /// Its group of nodes, which no other arm may contain; empty: all nodes, for all arms.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<String>,
 }
 
-/// An A/B test of a service, as this dispatcher counts it.
+/// An A/B test of a service, as counted by this dispatcher.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct PolicyComparison {
     /// Name of the service.
     pub service: String,
-    /// How long it has been counting, in milliseconds.
+    /// Duration of counting, in milliseconds.
     pub counted_ms: u64,
-    /// Whether the host table is full: further clients get an arm by the hash of their address.
+    /// Whether the host table is full: the arm of further clients is determined by the hash of their
+    /// address.
     pub table_full: bool,
-    /// Whether all clients do, since nodes decide: then there is no host table, and clients are not counted.
+    /// Whether that applies to all clients, because nodes make the choice: there is no host table, and
+    /// clients are not counted.
     pub by_hash: bool,
-    /// The arms; differences are to the first.
+    /// The arms; differences are relative to the first.
     pub arms: Vec<ComparedArm>,
 }
 
-/// An arm and its counts.
+/// An arm and its figures.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ComparedArm {
     /// Name of the arm.
@@ -54,52 +56,54 @@ pub struct ComparedArm {
     pub policy: String,
     /// Its share of the clients.
     pub weight: u32,
-    /// Its group of nodes; none: all.
+    /// Its group of nodes; empty: all nodes.
     pub nodes: Vec<String>,
     /// Its clients in the host table, including those reported by other dispatchers.
     pub clients: u64,
-    /// Requests that ended: answered or failed.
+    /// Requests that ended, answered or failed.
     pub requests: u64,
-    /// Of these, those without a whole response, or with one of 500 to 599.
+    /// Of these, requests without a complete response, or with status 500 to 599.
     pub failures: u64,
-    /// Requests that were redirected to a node; what happened there is not known.
+    /// Requests redirected to a node; their results are unknown.
     pub redirected: u64,
-    /// Requests that no node of the group could take, so that one outside did; they are in no other count.
+    /// Requests that no node of the group could accept, so that another node did; they are not included in
+    /// other counts.
     pub strayed: u64,
-    /// Bytes of bodies of responses.
+    /// Bytes of response bodies.
     pub bytes: u64,
-    /// Responses that say that they came from memory.
+    /// Responses that report a cache hit.
     pub hits: u64,
-    /// Responses that say whether they did.
+    /// Responses that report a hit or a miss.
     pub lookups: u64,
-    /// Time to the head of the response, of those that did not fail.
+    /// Time to the head of the response, for requests that did not fail.
     pub first_byte: Option<ArmTimes>,
     /// Time to the end of the response.
     pub total: Option<ArmTimes>,
-    /// By how much the first byte is later than in the first arm; null for that, and with too few clients.
+    /// How much later the first byte arrives than in the first arm; null for the first arm, and if there are
+    /// too few clients.
     pub first_byte_difference: Option<TimeDifference>,
-    /// The same of the end.
+    /// The same for the end of the response.
     pub total_difference: Option<TimeDifference>,
 }
 
-/// A time of an arm's requests, in microseconds.
+/// A response time of an arm, in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ArmTimes {
     pub mean_us: f64,
-    /// Half of the 95 % interval of the mean, over clients; null with too few of them.
+    /// Half of the width of the mean's 95 % confidence interval, over clients; null if there are too few.
     pub half_width_us: Option<f64>,
-    /// Standard deviation of requests.
+    /// Standard deviation over requests.
     pub deviation_us: f64,
     pub p50_us: f64,
     pub p99_us: f64,
 }
 
-/// The difference of two means, in microseconds, with its 95 % interval (Welch).
+/// The difference of two means, in microseconds, with its 95 % confidence interval (Welch).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct TimeDifference {
     pub mean_us: f64,
     pub low_us: f64,
     pub high_us: f64,
-    /// Whether the interval leaves out zero.
+    /// Whether the interval excludes zero.
     pub significant: bool,
 }

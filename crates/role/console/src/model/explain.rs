@@ -3,43 +3,43 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// A request that nodes look at, and nobody answers.
+/// A request that nodes examine but do not answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewExplain {
-    /// `http://HOST[:PORT]/PATH?QUERY`, as a client would ask for it.
+    /// `http://HOST[:PORT]/PATH?QUERY`, as a client would request it.
     #[schema(example = "http://www.example.org/news?page=2")]
     pub url: String,
-    /// GET unless given.
+    /// The method; GET by default.
     #[serde(default)]
     pub method: Option<String>,
-    /// Further fields of the request, each `Name: value`.
+    /// Further header fields of the request, each `Name: value`.
     #[serde(default)]
     #[schema(max_items = 64, example = json!(["Accept-Language: de"]))]
     pub headers: Vec<String>,
-    /// Whether the client asks nodes themselves, not a dispatcher that proxies: keys may differ; false
-    /// unless given.
+    /// Whether the client sends the request directly to a node rather than through a dispatcher in
+    /// `proxy` mode: keys may differ; false by default.
     #[serde(default)]
     pub direct: Option<bool>,
 }
 
-/// What nodes say to it.
+/// The nodes' explanations of the request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Explained {
-    /// Whether all nodes of the cluster have explained it.
+    /// Whether all nodes of the cluster have explained the request.
     pub complete: bool,
-    /// The nodes.
+    /// The result at each node.
     pub nodes: Vec<ExplainedNode>,
 }
 
-/// A node and its answer.
+/// A node and its explanation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ExplainedNode {
     /// Name of the node.
     pub name: String,
     /// Whether it answered.
     pub outcome: ExplainOutcome,
-    /// Its answer.
+    /// Its explanation.
     pub cache: Option<CacheExplanation>,
 }
 
@@ -59,34 +59,34 @@ pub enum ExplainOutcome {
     Unlinked,
 }
 
-/// Why a node keeps what a request asks for, or does not.
+/// Why a node stores the response to a request, or does not.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct CacheExplanation {
     /// First host name of the site, or `*`.
     pub site: String,
     /// Path of the route, or `*`.
     pub route: String,
-    /// Where its bytes come from.
+    /// The source of its bytes.
     pub backend: String,
     /// Path and query by which it is stored and purged.
     pub target: String,
-    /// The primary key in front of a pool.
+    /// The primary key in the cache of a pool.
     pub key: Option<String>,
-    /// What the request would meet now.
+    /// What would happen to the request now.
     pub verdict: CacheVerdict,
-    /// The rule that decides the verdict.
+    /// The rule that determines the verdict.
     pub reason: CacheReason,
-    /// Until when requests of the key go on their own, in milliseconds from now.
+    /// Time for which requests with this key are forwarded separately, in milliseconds from now.
     pub marked_ms: Option<u64>,
-    /// Why they do.
+    /// The reason for that.
     pub marked: Option<CacheReason>,
-    /// Stored responses, by what their Vary names.
+    /// Stored responses, by the fields named in their Vary.
     pub variants: Vec<KeptVariant>,
-    /// The last response to a request of the key, if it is remembered.
+    /// The last response to a request with this key, if it is remembered.
     pub judged: Option<JudgedResponse>,
 }
 
-/// What a request meets.
+/// What happens to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum CacheVerdict {
@@ -105,51 +105,51 @@ pub enum CacheVerdict {
     Refused,
 }
 
-/// A rule that decided.
+/// The rule for a decision.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct CacheReason {
-    /// As in the `detail` of Cache-Status.
+    /// As in the `detail` parameter of Cache-Status.
     pub token: String,
     /// A section of an RFC, or `policy`.
     pub section: String,
-    /// The rule in a sentence.
+    /// The rule, as a sentence.
     pub text: String,
 }
 
 /// A stored response.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct KeptVariant {
-    /// The fields that its Vary names, as they were in the request that it answered, each `name=value`.
+    /// The fields named in its Vary with their values in the original request, each as `name=value`.
     pub secondary_key: Vec<String>,
-    /// Whether it answers requests with the fields of this one.
+    /// Whether it may be used for this request.
     pub for_request: bool,
     /// Its status.
     pub status: u16,
     /// Length of its body.
     pub bytes: u64,
-    /// Seconds since its source made it; of files, since they were last checked.
+    /// Seconds since its source generated it; for files, since their last check.
     pub age_s: u64,
-    /// Seconds for which it is fresh; negative since it is stale.
+    /// Seconds for which it stays fresh; negative once it is stale.
     pub ttl_s: i64,
-    /// Where its lifetime comes from; `purged` if a soft purge made it stale.
+    /// The source of its lifetime; `purged` if a soft purge made it stale.
     pub lifetime: CacheReason,
     /// Its segments.
     pub segments: u32,
-    /// Those of them in the memory of this node.
+    /// The number of these in the memory of this node.
     pub segments_here: u32,
-    /// Whether this node got it from another one.
+    /// Whether this node received it from another node.
     pub from_peer: bool,
 }
 
-/// A response that came, and was stored or not.
+/// A response that was received, and was stored or not.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct JudgedResponse {
-    /// How long ago, in milliseconds.
+    /// Time since then, in milliseconds.
     pub ago_ms: u64,
     /// Its status.
     pub status: u16,
     /// Whether it was stored.
     pub stored: bool,
-    /// Why not; or where its lifetime comes from.
+    /// Why it was not stored, or the source of its lifetime.
     pub reason: CacheReason,
 }

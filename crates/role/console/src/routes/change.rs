@@ -17,8 +17,8 @@ use crate::problem::{Problem, ProblemKind};
 type Nodes = Result<Json<Vec<NodeStatus>>, Problem>;
 type Ordered = Result<Json<ServerOrdered>, Problem>;
 
-/// Adds a node. It gets requests after its first good check, and stays through
-/// reloads until it is removed or the process ends.
+/// Adds a node. It receives requests after its first successful health check, and survives reloads until it
+/// is removed or the process ends.
 #[utoipa::path(
     post, path = "/api/v1/nodes", tag = "nodes", request_body = NewNode,
     responses(
@@ -33,8 +33,8 @@ pub(crate) async fn add_node(State(control): State<Shared>, Body(node): Body<New
     Ok(named(&control, &node.name))
 }
 
-/// Removes a node: no new requests; gone when its last one ended or the time
-/// is over. A node of the config file does not come back with a reload.
+/// Removes a node: it receives no new requests, and is gone when its last request has ended or the time is
+/// over. A node of the config file does not return with a reload.
 #[utoipa::path(
     delete, path = "/api/v1/nodes/{name}", tag = "nodes",
     params(("name" = String, Path, description = "Name of the node"), Removal),
@@ -53,8 +53,7 @@ pub(crate) async fn remove_node(
     Ok(named(&control, &name))
 }
 
-/// Drains a node: no new requests; those in work end. Its state is `drained`
-/// when they have.
+/// Drains a node: it receives no new requests, and those in progress end. Its state is then `drained`.
 #[utoipa::path(
     post, path = "/api/v1/nodes/{name}/drain", tag = "nodes",
     params(("name" = String, Path, description = "Name of the node"), OfService),
@@ -74,7 +73,7 @@ pub(crate) async fn drain_node(
     Ok(named(&control, &name))
 }
 
-/// Gives a drained node requests again, as soon as its checks allow it.
+/// Sends requests to a drained node again, as soon as its health checks succeed.
 #[utoipa::path(
     post, path = "/api/v1/nodes/{name}/resume", tag = "nodes",
     params(("name" = String, Path, description = "Name of the node"), OfService),
@@ -113,8 +112,8 @@ pub(crate) async fn set_weight(
     Ok(named(&control, &name))
 }
 
-/// Changes how a service's nodes are chosen, from the next request on. It stays
-/// until the config file names another.
+/// Changes the policy by which a service's nodes are chosen, from the next request on, until the config file
+/// specifies another one.
 #[utoipa::path(
     put, path = "/api/v1/services/{name}/policy", tag = "services", request_body = NewPolicy,
     params(("name" = String, Path, description = "Name of the service")),
@@ -134,8 +133,8 @@ pub(crate) async fn set_policy(
     Ok(Json(services.filter(|service| service.name == name).collect()))
 }
 
-/// Compares policies of a service by an A/B test, from the next request on, in place of the one that goes on. It stays
-/// until it is stopped, or the config file names other arms.
+/// Compares policies of a service by an A/B test, from the next request on, in place of a running test. The
+/// test continues until it is stopped, or the config file specifies other arms.
 #[utoipa::path(
     put, path = "/api/v1/services/{name}/comparison", tag = "services", request_body = NewComparison,
     params(("name" = String, Path, description = "Name of the service")),
@@ -154,7 +153,7 @@ pub(crate) async fn start_comparison(
     Ok(Json(control.comparison(&name)?))
 }
 
-/// Ends the A/B test of a service: all clients go by its policy, from the next request on.
+/// Ends the A/B test of a service: its own policy applies to all clients, from the next request on.
 #[utoipa::path(
     delete, path = "/api/v1/services/{name}/comparison", tag = "services",
     params(("name" = String, Path, description = "Name of the service")),
@@ -170,9 +169,9 @@ pub(crate) async fn stop_comparison(
     Ok(Json(control.stop_comparison(&name)?))
 }
 
-/// Adds a server to a pool, at all nodes. It gets requests after its first good check, and stays through reloads, and
-/// through restarts as long as other processes of the cluster know of it, until it is removed or its pool is gone from
-/// the config.
+/// Adds a server to a pool, at all nodes. It receives requests after its first successful health check. It
+/// survives reloads, and restarts as long as other processes of the cluster know it, until it is removed or
+/// its pool disappears from the config.
 #[utoipa::path(
     post, path = "/api/v1/pools/{name}/servers", tag = "pools", request_body = NewServer,
     params(("name" = String, Path, description = "Name of the pool")),
@@ -192,8 +191,8 @@ pub(crate) async fn add_server(
     order(control, ServerName { pool, name }, ServerCommand::Add(Box::new(server))).await
 }
 
-/// Removes a server from a pool, at all nodes: no new requests; gone when its last one ended or the time is over. A
-/// server of the config file does not come back with a reload.
+/// Removes a server from a pool, at all nodes: it receives no new requests, and is gone when its last request
+/// has ended or the time is over. A server of the config file does not return with a reload.
 #[utoipa::path(
     delete, path = "/api/v1/pools/{pool}/servers/{name}", tag = "pools",
     params(
@@ -216,7 +215,8 @@ pub(crate) async fn remove_server(
     order(control, server, ServerCommand::Remove { timeout_ms }).await
 }
 
-/// Drains a server of a pool, at all nodes: no new requests; those in work end. Its state is `drained` when they have.
+/// Drains a server of a pool, at all nodes: it receives no new requests, and those in progress end. Its state
+/// is then `drained`.
 #[utoipa::path(
     post, path = "/api/v1/pools/{pool}/servers/{name}/drain", tag = "pools",
     params(
@@ -233,7 +233,7 @@ pub(crate) async fn drain_server(State(control): State<Shared>, server: ServerNa
     order(control, server, ServerCommand::Drain).await
 }
 
-/// Gives a drained server of a pool requests again, at all nodes, as soon as its checks allow it.
+/// Sends requests to a drained server of a pool again, at all nodes, as soon as its health checks succeed.
 #[utoipa::path(
     post, path = "/api/v1/pools/{pool}/servers/{name}/resume", tag = "pools",
     params(
@@ -250,7 +250,8 @@ pub(crate) async fn resume_server(State(control): State<Shared>, server: ServerN
     order(control, server, ServerCommand::Resume).await
 }
 
-/// Changes a server's share under weighted policies, at all nodes, until the config file sets another weight.
+/// Changes a server's share under weighted policies, at all nodes, until the config file specifies another
+/// weight.
 #[utoipa::path(
     put, path = "/api/v1/pools/{pool}/servers/{name}/weight", tag = "pools", request_body = NewWeight,
     params(
@@ -271,8 +272,8 @@ pub(crate) async fn set_server_weight(
     order(control, server, ServerCommand::Weight(new.weight)).await
 }
 
-/// Tests a server of a pool, whatever its state, by a GET of its own from this process's node, and shows
-/// what it answers and when. Drained or down, it gets it all the same; it counts nowhere.
+/// Tests a server of a pool, whatever its state, by a separate GET from the node of this process, and returns
+/// the response and its times. The request is sent even if the server is drained or down, and is not counted.
 #[utoipa::path(
     post, path = "/api/v1/pools/{pool}/servers/{name}/test", tag = "pools", request_body = NewServerTest,
     params(
@@ -301,9 +302,8 @@ pub(crate) async fn test_server(
     Ok(Json(tested?))
 }
 
-/// Purges what nodes keep of places or tags, and waits until all nodes that are
-/// linked, or serve clients, have applied it. All others learn of it before they take
-/// part again.
+/// Purges stored objects by path or tag, and waits until all nodes that are linked, or serve clients, have
+/// applied the purge. All other nodes receive it before they take part again.
 #[utoipa::path(
     post, path = "/api/v1/purge", tag = "nodes", request_body = NewPurge,
     responses(
@@ -327,8 +327,8 @@ pub(crate) async fn purge(
     Ok(Json(purged?))
 }
 
-/// Why nodes keep what a request asks for, or do not: they look at what they have, and ask no application
-/// and no origin. A dispatcher asks all nodes that are linked with it, a node answers for itself.
+/// Explains why nodes store the response to a request, or do not: they examine what they have, without
+/// contacting applications or origins. A dispatcher asks all linked nodes; a node answers only for itself.
 #[utoipa::path(
     post, path = "/api/v1/cache/explain", tag = "nodes", request_body = NewExplain,
     responses(
@@ -345,8 +345,7 @@ pub(crate) async fn explain(
     Ok(Json(explained?))
 }
 
-/// Reads the config file again. One with an error is refused whole, and the old
-/// one stays in force.
+/// Reloads the config file. A file with an error is refused as a whole, and the old config stays in force.
 #[utoipa::path(
     post, path = "/api/v1/reload", tag = "config",
     responses(

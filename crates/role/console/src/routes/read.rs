@@ -14,7 +14,7 @@ use crate::model::{
 };
 use crate::problem::Problem;
 
-/// The process, its traffic, its services and their nodes.
+/// Returns the state of the process, with its traffic, its services and their nodes.
 #[utoipa::path(
     get, path = "/api/v1/status", tag = "status",
     responses((status = 200, description = "The process at this moment", body = ProcessStatus))
@@ -23,7 +23,8 @@ pub(crate) async fn status(State(control): State<Shared>) -> Json<ProcessStatus>
     Json(control.status())
 }
 
-/// The requests that this process has at servers of pools and at nodes now, the oldest first, at most 1,000.
+/// Returns the requests of this process in progress at servers of pools and at nodes, oldest first, at most
+/// 1,000.
 #[utoipa::path(
     get, path = "/api/v1/requests", tag = "status",
     responses((status = 200, description = "The requests", body = [RequestStatus]))
@@ -34,7 +35,7 @@ pub(crate) async fn requests(
     Ok(Json(beside(move || control.requests()).await?))
 }
 
-/// All requests of this process over time, and those to servers of pools.
+/// Returns all requests of this process over time, and those to servers of pools.
 #[utoipa::path(
     get, path = "/api/v1/series", tag = "status", params(SeriesParams),
     responses(
@@ -49,7 +50,7 @@ pub(crate) async fn series(
     Ok(Json(control.series(of.step_s.unwrap_or(SERIES_STEP_S))?))
 }
 
-/// The services.
+/// Returns the services.
 #[utoipa::path(
     get, path = "/api/v1/services", tag = "services",
     responses((status = 200, description = "The services; none: no dispatcher", body = [ServiceStatus]))
@@ -58,7 +59,7 @@ pub(crate) async fn services(State(control): State<Shared>) -> Json<Vec<ServiceS
     Json(control.status().services)
 }
 
-/// The A/B test of a service: what its arms have counted, and whether they differ.
+/// Returns the A/B test of a service: the figures of its arms, and whether they differ.
 #[utoipa::path(
     get, path = "/api/v1/services/{name}/comparison", tag = "services",
     params(("name" = String, Path, description = "Name of the service")),
@@ -74,7 +75,7 @@ pub(crate) async fn comparison(
     Ok(Json(control.comparison(&name)?))
 }
 
-/// The nodes of all services. One that is behind two services is there twice.
+/// Returns the nodes of all services. A node of two services is listed twice.
 #[utoipa::path(
     get, path = "/api/v1/nodes", tag = "nodes",
     responses((status = 200, description = "The nodes, service by service", body = [NodeStatus]))
@@ -83,8 +84,8 @@ pub(crate) async fn nodes(State(control): State<Shared>) -> Json<Vec<NodeStatus>
     Json(control.status().services.into_iter().flat_map(|service| service.nodes).collect())
 }
 
-/// The pools, with the counts of all nodes added up. Any process of the cluster asks all nodes that are linked with
-/// its dispatchers, and names those that did not answer.
+/// Returns the pools, with the counts of all nodes added up. Any process of the cluster queries all nodes
+/// linked with its dispatchers, and lists those that did not answer.
 #[utoipa::path(
     get, path = "/api/v1/pools", tag = "pools",
     responses((status = 200, description = "The pools of the config", body = [PoolStatus]))
@@ -93,8 +94,8 @@ pub(crate) async fn pools(State(control): State<Shared>) -> Result<Json<Vec<Pool
     Ok(Json(beside(move || control.pools()).await?))
 }
 
-/// The requests that all nodes have at servers of pools now, each the oldest 1,000; and those that this process has
-/// elsewhere.
+/// Returns the requests of all nodes in progress at servers of pools, the oldest 1,000 of each; and those of
+/// this process in progress elsewhere.
 #[utoipa::path(
     get, path = "/api/v1/cluster/requests", tag = "status",
     responses((status = 200, description = "The requests, and the nodes that did not answer", body = ClusterRequests))
@@ -105,7 +106,7 @@ pub(crate) async fn requests_of_nodes(
     Ok(Json(beside(move || control.requests_of_nodes()).await?))
 }
 
-/// All requests of all nodes over time, and those to servers of pools.
+/// Returns all requests of all nodes over time, and those to servers of pools.
 #[utoipa::path(
     get, path = "/api/v1/cluster/series", tag = "status", params(SeriesParams),
     responses(
@@ -121,8 +122,8 @@ pub(crate) async fn series_of_nodes(
     Ok(Json(beside(move || control.series_of_nodes(step_s)).await??))
 }
 
-/// The pools as each node of the cluster sees them. Any process asks all nodes that are linked with the dispatchers,
-/// and those that did not answer are named; a process that is linked with none has its own only.
+/// Returns the pools as each node of the cluster sees them. Any process queries all nodes linked with the
+/// dispatchers, and lists those that did not answer; a process linked with none returns only its own.
 #[utoipa::path(
     get, path = "/api/v1/cluster/pools", tag = "pools",
     responses((status = 200, description = "The nodes of the config, each with its pools or why they are missing", body = [NodePools]))
@@ -133,7 +134,7 @@ pub(crate) async fn pools_of_nodes(
     Ok(Json(beside(move || control.pools_of_nodes()).await?))
 }
 
-/// The config in force, with every setting. It holds no secrets.
+/// Returns the config in force, with every setting. It contains no secrets.
 #[utoipa::path(
     get, path = "/api/v1/config", tag = "config",
     responses((status = 200, description = "A config file", body = String, content_type = "application/toml"))
@@ -142,7 +143,7 @@ pub(crate) async fn config(State(control): State<Shared>) -> Response {
     text(StatusCode::OK, "application/toml", control.config_toml())
 }
 
-/// The metrics in the text form of Prometheus.
+/// Returns the metrics in the Prometheus text format.
 #[utoipa::path(
     get, path = "/api/v1/metrics", tag = "status",
     responses((status = 200, description = "Metrics", body = String, content_type = "text/plain"))
