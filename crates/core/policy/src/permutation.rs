@@ -24,8 +24,7 @@ pub(crate) struct WeightedNode {
 /// the same nodes differ; `may_take(entry, position)` is whether a node may have an entry. Entries
 /// that no node may have, or could reach, are [`FREE`].
 ///
-/// O(entries * log entries), about a millisecond, unless weights differ widely: lighter nodes are
-/// examined in each round of the heaviest.
+/// O(entries * log entries), about a millisecond.
 pub(crate) fn fill(
     table: &mut Vec<u16>,
     claims: &[WeightedNode],
@@ -42,8 +41,9 @@ pub(crate) fn fill(
     // By name: machines may number and order the same nodes differently.
     claimants.sort_by_key(|claimant| claims[usize::from(claimant.position)].name_hash);
     table.resize(MAGLEV_ENTRIES, FREE);
-    let mut free = MAGLEV_ENTRIES;
-    for turn in 1.. {
+    let (mut free, mut turn) = (MAGLEV_ENTRIES, 1);
+    while !claimants.is_empty() {
+        let (mut has_asked, mut has_ended) = (false, false);
         for claimant in &mut claimants {
             if turn * claimant.weight < claimant.due {
                 continue;
@@ -57,11 +57,16 @@ pub(crate) fn fill(
             if free == 0 {
                 return;
             }
+            has_asked = true;
+            has_ended |= claimant.left == 0;
         }
-        claimants.retain(|claimant| claimant.left > 0);
-        if claimants.is_empty() {
-            return;
+        if has_ended {
+            claimants.retain(|claimant| claimant.left > 0);
         }
+        // Where the heavier ones are done, a light one is not asked for many turns.
+        let next = |claimant: &Claimant| claimant.due.div_ceil(claimant.weight);
+        let idle_until = if has_asked { None } else { claimants.iter().map(next).min() };
+        turn = idle_until.unwrap_or(turn + 1);
     }
 }
 

@@ -34,6 +34,6 @@ pub fn attach_pass(device: &str) -> Result<Pass, DatapathError> {
 /// mounted, which requires CAP_SYS_ADMIN, once.
 pub fn prepare() -> Result<(), DatapathError> {
     sys::try_map().map_err(|error| DatapathError::refusal("make BPF maps", error))?;
-    Loader::new(None, &Vec::new()).load(&object::PASS)?;
+    sys::try_program().map_err(|error| DatapathError::refusal("load packet programs", error))?;
     pins::ensure_bpffs()
 }

@@ -16,7 +16,7 @@ use aya::Pod;
 use aya_obj::generated::{bpf_attach_type, bpf_cmd, bpf_map_type, bpf_prog_type};
 use rustix::io::Errno;
 
-use crate::limits::{BATCH_ELEMENTS, BATCH_GROWTHS_MAX};
+use crate::limits::{BATCH_ELEMENTS, BATCH_GROWTHS_MAX, LOAD_ATTEMPTS_MAX};
 
 /// Where a link attaches a program.
 #[derive(Clone, Copy)]
@@ -41,6 +41,22 @@ pub(crate) fn try_map() -> io::Result<()> {
     let kind = bpf_map_type::BPF_MAP_TYPE_ARRAY as u32;
     let mut attr = Attr { kind, key_bytes: 4, value_bytes: 4, entries_max: 1 };
     descriptor(bpf_cmd::BPF_MAP_CREATE, &mut attr).map(drop)
+}
+
+/// Loads the smallest packet program and closes it. The library would read all types of the kernel
+/// first, which takes longer than the rest of netguard's start.
+pub(crate) fn try_program() -> io::Result<()> {
+    const XDP_PASS: u64 = 2;
+    let mut attempts = 1;
+    loop {
+        let loaded = load_constant(bpf_prog_type::BPF_PROG_TYPE_XDP, XDP_PASS).map(drop);
+        let errno = loaded.as_ref().err().and_then(Errno::from_io_error);
+        // Verification was interrupted by a signal.
+        if errno != Some(Errno::AGAIN) || attempts == LOAD_ATTEMPTS_MAX {
+            return loaded;
+        }
+        attempts += 1;
+    }
 }
 
 /// Attaches a program to a device, for as long as the link is open or pinned.
@@ -283,6 +299,11 @@ pub(crate) fn each_behind<K: Pod + Default, V: Pod + Default>(
 
 /// Loads a socket filter that accepts no byte of any packet.
 pub(crate) fn load_drop_all() -> io::Result<OwnedFd> {
+    load_constant(bpf_prog_type::BPF_PROG_TYPE_SOCKET_FILTER, 0)
+}
+
+/// Loads a program that does nothing but return a number below 2^31.
+fn load_constant(kind: bpf_prog_type, value: u64) -> io::Result<OwnedFd> {
     #[repr(C)]
     struct Attr {
         kind: u32,
@@ -295,10 +316,10 @@ pub(crate) fn load_drop_all() -> io::Result<OwnedFd> {
         kernel_version: u32,
         flags: u32,
     }
-    // r0 = 0; exit.
-    let instructions: [u64; 2] = [0x0000_0000_0000_00b7, 0x0000_0000_0000_0095];
+    // r0 = value; exit.
+    let instructions: [u64; 2] = [0x0000_0000_0000_00b7 | value << 32, 0x0000_0000_0000_0095];
     let mut attr = Attr {
-        kind: bpf_prog_type::BPF_PROG_TYPE_SOCKET_FILTER as u32,
+        kind: kind as u32,
         instruction_count: instructions.len() as u32,
         instructions: instructions.as_ptr() as u64,
         license: c"Dual MIT/GPL".as_ptr() as u64,
@@ -369,7 +390,7 @@ fn set_option(socket: BorrowedFd<'_>, level: i32, name: i32, value: i32) -> io::
     }
 }
 
-/// A readable mapping of the elements of an array that was created with `BPF_F_MMAPABLE`.
+/// The elements of an array that was made with `BPF_F_MMAPABLE`, to read and write.
 pub(crate) struct View {
     first: NonNull<AtomicU64>,
     words: usize,
@@ -386,7 +407,7 @@ impl View {
         let (bytes, from) = (words * size_of::<AtomicU64>(), std::ptr::null_mut());
         // SAFETY: a new mapping, at a place that the kernel chooses.
         let first = unsafe {
-            let (access, kind) = (libc::PROT_READ, libc::MAP_SHARED);
+            let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
             libc::mmap(from, bytes, access, kind, map.as_raw_fd(), 0)
         };
         if first == libc::MAP_FAILED {
@@ -398,8 +419,8 @@ impl View {
 
     #[expect(unsafe_code, reason = "memory that is shared with the kernel")]
     pub(crate) fn words(&self) -> &[AtomicU64] {
-        // SAFETY: mapped and readable as long as `self`, and aligned to a page. Others write to it, also as
-        // atomic words; here it is only read.
+        // SAFETY: mapped as long as `self`, for reading and writing, and aligned to a page. Others
+        // write to it, too, as to atomic words.
         unsafe { std::slice::from_raw_parts(self.first.as_ptr(), self.words) }
     }
 }
