@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use rustix::process::{Pid, Signal, kill_process};
 use skep_tests::cache::{CacheCluster, SEGMENT};
 use skep_tests::privileges::{command_line, family};
-use skep_tests::{PATIENCE, RawClient, Site, poll_until, promtool};
+use skep_tests::{FreePort, PATIENCE, RawClient, Site, poll_until, promtool};
 
 const GATE: &str = "dispatcher-1";
 const MIB: u64 = 1 << 20;
@@ -134,6 +134,11 @@ struct SwitchedCluster {
 impl SwitchedCluster {
     /// `script` is the program, `more` lines of `[service.elastic]`; then its dispatcher is started again, with commands.
     fn start(nodes: usize, script: &str, more: &str) -> Self {
+        Self::start_with(nodes, script, more, "")
+    }
+
+    /// The same with more services, which `services` appends to the config then.
+    fn start_with(nodes: usize, script: &str, more: &str, services: &str) -> Self {
         let site = Site::new().with_large("big", 64 << 20).with("small", "small");
         let tools = Site::new().with("switch", script);
         let cluster = cluster(nodes, site, more);
@@ -149,7 +154,7 @@ impl SwitchedCluster {
             started.command("off"),
             started.command("status")
         );
-        let with_power = |config| is_switched_on(config).replace("[[site]]", &power);
+        let with_power = |config| is_switched_on(config + services).replace("[[site]]", &power);
         started.cluster.reconfigure(GATE, with_power);
         started.cluster.kill(GATE);
         started.cluster.run(GATE);
@@ -312,6 +317,21 @@ fn while_the_process_that_runs_commands_stands_still_its_nodes_count_as_failed_a
     drop(stopped);
     // It is switched off, in case that it comes half-way. Whether the order before runs as well depends on its age.
     poll_until(PATIENCE, "the next order is carried out", || switched.begun("off node-2") > 1);
+}
+
+#[test]
+fn a_machine_goes_off_when_the_last_of_its_services_agrees_and_no_service_takes_that_for_a_return()
+{
+    let port = FreePort::claim();
+    let late = ELASTIC.replace("scale_in_window_ms = 300", "scale_in_window_ms = 1500");
+    let late = format!("[[service]]\nname = \"late\"\nlisten = [\"{}\"]\n{late}", port.address());
+    let switched = SwitchedCluster::start_with(2, SWITCH, "", &late);
+    switched.wait_said("service web: elasticity: node node-2: off");
+    switched.wait_said("service late: elasticity: node node-2: off");
+    wait_shown(&switched.cluster, "node-2", "elasticity: off; machine is off");
+    assert_eq!(switched.begun("off node-2"), 1);
+    let said = switched.cluster.daemon(GATE).stderr_text();
+    assert!(!said.contains("node node-2: active"), "{said}");
 }
 
 #[test]
