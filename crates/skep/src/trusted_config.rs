@@ -39,3 +39,55 @@ impl TrustedConfig {
         Ok(Self { config, real, user: Some(user) })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use std::cell::Cell;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    fn write(file: &Path, service: &str) {
+        let text = format!(
+            "[[dispatcher]]\nname = 'd1'\n[[node]]\nname = 'n1'\naddress = '127.0.0.1:8001'\n\
+             [[service]]\nname = '{service}'\nlisten = '127.0.0.1:9001'\n[[site]]\nroot = 'site'\n"
+        );
+        fs::write(file, text).unwrap();
+    }
+
+    #[test]
+    fn a_link_that_leads_elsewhere_during_the_check_changes_nothing() {
+        let top = tempfile::tempdir().unwrap();
+        let [safe, open] = ["safe", "open"].map(|name| top.path().join(name));
+        for (folder, mode) in [(&safe, 0o755), (&open, 0o777)] {
+            fs::create_dir(folder).unwrap();
+            fs::set_permissions(folder, fs::Permissions::from_mode(mode)).unwrap();
+        }
+        let [good, evil, link] =
+            [safe.join("skep.toml"), open.join("evil.toml"), open.join("skep.toml")];
+        write(&good, "good");
+        write(&evil, "evil");
+        symlink(&good, &link).unwrap();
+        let user = User { name: "s".into(), uid: 70_000, gid: 70_000, groups: vec![] };
+        let is_first = Cell::new(true);
+        let load = || {
+            TrustedConfig::load("the config", &link, |_| {
+                if is_first.replace(false) {
+                    fs::remove_file(&link).unwrap();
+                    symlink(&evil, &link).unwrap();
+                }
+                Ok(Some(user.clone()))
+            })
+        };
+        let loaded = load().unwrap();
+        assert_eq!(loaded.config.services[0].name, "good");
+        assert_eq!(loaded.real, fs::canonicalize(&good).unwrap());
+        // Where the daemon, which knows the link alone, takes them to be.
+        assert_eq!(
+            loaded.config.sites[0].backend.root.as_deref(),
+            Some(open.join("site").as_path())
+        );
+        assert!(load().is_err(), "it leads to what that user could have written");
+    }
+}

@@ -339,7 +339,7 @@ mod tests {
             };
             run(&command, note, |it| ended.send(it).unwrap());
             // One that nobody has waited for is there still.
-            assert!(test_kill_process(own.unwrap()).is_err());
+            assert_eq!(test_kill_process(own.unwrap()), Err(Errno::SRCH));
         };
         without_kill(job, || {
             let group = group.recv().unwrap();
