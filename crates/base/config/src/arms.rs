@@ -19,8 +19,8 @@ table! {
         policy: String => word(POLICY_NAMES), live;
         /// Its share of the clients, relative to the weights of the other arms.
         weight: u32 = 1 => count(1..=WEIGHT_MAX.into()), live;
-        /// Its group of nodes, none of which is in another arm's group. Empty: all nodes of the service, which
-        /// then holds for all arms.
+        /// Its group of nodes, none of which is in another arm's group. Empty: all nodes of the service; then
+        /// it must be empty for all arms.
         nodes: Vec<String> = Vec::new() => Kind::Texts(Form::Name), live;
     }
 }

@@ -63,9 +63,9 @@ table! {
         /// `body_grace_ms`, and no longer.
         body_average_ms: u64 = 2 * MINUTE_MS => ms(100..=HOUR_MS), live;
         /// Time without acknowledgement of any byte of a response, after which the client is disconnected.
-        /// Clients acknowledge in steps, which grow with their receive buffer: a client that needs longer for
-        /// one step at `send_min_bytes_per_s` (an eighth of all that it has received) gets this time, up to
-        /// `send_average_ms`.
+        /// Clients acknowledge in steps, which grow with their receive buffer. A step is assumed to be an
+        /// eighth of what the client has received so far: a client that needs longer for it at
+        /// `send_min_bytes_per_s` gets this time, up to `send_average_ms`.
         write_stall_ms: u64 = 20_000 => ms(100..=HOUR_MS), live;
         /// Minimum rate at which a client receives a response. Slower clients are disconnected. 0 is no limit;
         /// then a client that acknowledges nothing is disconnected after `write_stall_ms` or `send_average_ms`,

@@ -51,7 +51,7 @@ table! {
         /// stored or are stored without a lifetime, and those that have Set-Cookie or depend on cookies. An
         /// attacker who can make a browser send requests, and can see the length of the responses, can guess
         /// secrets in responses that repeat a part of the request (BREACH, CVE-2013-3587): enable this only if
-        /// no response does both. Such responses are never compressed for requests from other sites
+        /// no response contains both. Such responses are never compressed for requests from other sites
         /// (Sec-Fetch-Site).
         private: bool = false => Kind::Switch, live;
     }

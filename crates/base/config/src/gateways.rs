@@ -23,8 +23,8 @@ table! {
         /// Ending of the names of scripts, with its dot. Files below the `root` of a site or route that have
         /// this ending are scripts, too: they are run, and never sent.
         extension: String = ".php".into() => Kind::Text(Form::FileName), live;
-        /// Script for paths that end with a slash; with `front-controller` and `always` also for all others
-        /// that name none.
+        /// Script for paths that end with a slash; with `front-controller` also for all others that name none,
+        /// with `always` for every path.
         index: String = "index.php".into() => Kind::Text(Form::FileName), live;
         /// Path at which the application begins, for `script = "below"`; if unset, it is `/`.
         mount: Option<String> = None => Kind::Text(Form::UrlPath), live;

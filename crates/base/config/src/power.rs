@@ -15,7 +15,7 @@ table! {
     /// return their memory, and machines stay on.
     PowerConfig at "power" {
         /// Switches a machine on: `["/usr/bin/ipmitool", "-H", "{id}", "chassis", "power", "on"]`. The node
-        /// must pass its checks within `elastic.start_timeout_ms`, which begins before the command.
+        /// must pass its checks within `elastic.start_timeout_ms`, which includes the run time of the command.
         on: Vec<String> = Vec::new() => Kind::Arguments, live;
         /// Switches a machine off. The node has no requests then, unless `elastic.drain_timeout_ms` has passed;
         /// segments of which it had the sole replica were handed over to other nodes that had room.

@@ -65,8 +65,8 @@ table! {
         /// of `cookies_ignored` and `key_cookies` never have this effect.
         bypass_cookies: Vec<String> = Vec::new() => Kind::Texts(Form::NamePattern), live;
         /// Fields with which a request bypasses the cache. It reaches the application with all of its fields,
-        /// including those that are otherwise dropped because responses to all other clients could reflect
-        /// them.
+        /// including those that are otherwise dropped because they could be reflected in responses to all other
+        /// clients.
         bypass_fields: Vec<String> = Vec::new() => Kind::Texts(Form::FieldName), live;
         /// Fields that reach the application with a request whose response may be stored: names, or prefixes
         /// with `*`. Those of `key_fields`, Authorization and Cookie always do. All others that only a trusted
