@@ -34,8 +34,8 @@ table! {
         retry_budget_percent: u32 = 20 => number(Unit::Percent, 0..=100), live;
         /// Time to connect to a server, after which the next one is tried.
         connect_timeout_ms: u64 = 1000 => ms(1..=MINUTE_MS), live;
-        /// Time from the end of a request to the head of the response, after which the client gets 504. It must
-        /// be longer than long polls wait.
+        /// Time from the end of a request to the head of the response, after which the client gets 504. It
+        /// should be longer than long polls wait.
         response_timeout_ms: u64 = MINUTE_MS => ms(1..=HOUR_MS), live;
         /// Time without a byte of a response that has begun, or in which the server accepts no byte of a
         /// request. For responses of type `text/event-stream`, `tunnel_idle_ms` applies.
@@ -43,7 +43,7 @@ table! {
         /// Time after which an upgraded connection, such as a WebSocket, is closed if neither side has sent
         /// anything.
         tunnel_idle_ms: u64 = HOUR_MS => ms(1000..=24 * HOUR_MS), live;
-        /// Time for which an unused connection to a server is kept. It must be shorter than the server's own
+        /// Time for which an unused connection to a server is kept. It should be shorter than the server's own
         /// (Node.js 5 s, Tomcat 20 s), so that no request is sent on a connection that the server is closing.
         idle_ms: u64 = 4000 => ms(1..=HOUR_MS), live;
         /// Requests that wait while all servers have reached `connections_max`. Further ones get 503.
