@@ -43,60 +43,60 @@ enum What {
     All,
     /// Files: 1 KiB, 22 KB, 541 KB and the WebBench mix
     Static,
-    /// Reverse proxy to two kept connections' origins
+    /// Reverse proxy to two origins over kept connections
     Proxy,
     /// Pools of applications: HTTP, FastCGI to php-fpm, AJP to Tomcat
     Applications,
-    /// Answers that send the client to a node
+    /// Responses that redirect the client to a node
     Redirect,
     /// Uploads of 1 GiB through a pool of HTTP servers
     Uploads,
-    /// 1,000 clients of a cluster that ask for one page at once: how often it is computed
+    /// 1,000 clients of a cluster that request one page at the same time: how often it is computed
     Collapse,
     /// 10,000 idle connections: their memory, and what they cost the active ones
     Idle,
-    /// Direct dispatch in a test bed, beside two-way proxies: needs root
+    /// Direct dispatch in a test bed, compared with two-way proxies; needs root
     Direct,
-    /// Plans and tables of large clusters in direct dispatch: what they cost a dispatcher
+    /// CPU cost of plans and tables of large clusters in direct dispatch, for a dispatcher
     Tables,
     /// Ways to send a large body, in C, without a server around them
     Bodies,
 }
 
-/// Skep beside its peers: CPU per request and requests per second.
+/// Compares Skep with its peers: CPU per request and requests per second.
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Args {
     /// What to measure
     #[arg(value_enum, default_value = "all")]
     what: What,
-    /// Interleaved rounds; medians are over these
+    /// Interleaved rounds, over which medians are taken
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
-    /// Seconds of each measurement
+    /// Duration of each measurement, in seconds
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=600))]
     seconds: u32,
-    /// Only these servers, by name, separated by commas; prints and writes nothing, since the
-    /// rows of a table are only worth comparing when they come from one run
+    /// Measure only these servers, by name, separated by commas. Prints the results and writes nothing,
+    /// since the rows of a table can only be compared if they come from one run
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
-    /// The Skep binary
+    /// Skep binary
     #[arg(long, default_value_os_t = default_skep())]
     skep: PathBuf,
-    /// An earlier build, measured in turn with `--skep`, and no other server; prints and writes
-    /// nothing. `all` is files, proxy, applications and redirect then
+    /// An earlier build, measured alternately with `--skep`, and no other server. Prints the results and
+    /// writes nothing. `all` is then files, proxy, applications and redirect
     #[arg(long, conflicts_with = "only")]
     before: Option<PathBuf>,
-    /// The page to write
+    /// Page to write
     #[arg(long, default_value = "docs/benchmarks.md")]
     out: PathBuf,
-    /// The file of raw samples; read first, so that other groups stay
+    /// File of raw samples; it is read first, so that other groups are kept
     #[arg(long, default_value = "bench/results/latest.json")]
     json: PathBuf,
-    /// Congestion control while measuring (put back afterwards), or `keep`
+    /// Congestion control during measurements (restored afterwards), or `keep`
     #[arg(long, default_value = "cubic")]
     congestion: String,
-    /// One round of one second, printed and not written: does it all still run?
+    /// One round of one second, printed and not written, as a check that everything works
     #[arg(long)]
     quick: bool,
 }

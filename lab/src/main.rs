@@ -36,32 +36,32 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Make a bed and keep it until Ctrl-C
+    /// Make a test bed and keep it until Ctrl-C
     Up(Up),
-    /// Run a command in a machine, in the same folder
+    /// Run a command on a machine of a bed, in the current folder
     Exec {
-        /// The bed, by the number that `list` shows; not needed if there is one
+        /// Number of the bed, as shown by `list`; not needed if there is only one
         #[arg(long)]
         bed: Option<u16>,
-        /// The machine: node-1, dispatcher-2, …
+        /// Name of the machine: node-1, dispatcher-2, …
         machine: String,
-        /// The command with its arguments
+        /// Command with its arguments
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
         command: Vec<String>,
     },
-    /// Show the beds that are up and their machines
+    /// List the beds that are up, with their machines
     List {
-        /// As JSON
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Take away what beds left that could not clean up (there should be nothing)
+    /// Remove what is left of beds that could not clean up (there should be nothing)
     Clean,
-    /// Experiment: requests per second from 1 to 8 nodes, beside peers
+    /// Experiment: requests per second from 1 to 8 nodes, compared with other servers
     Table2(Options),
-    /// Experiment: data smaller than a node's cache, than the cluster's, larger
+    /// Experiment: data sets smaller than a node's cache, smaller than the cluster's, and larger
     Regimes(Options),
-    /// Experiment: nodes are killed, added and drained while clients go on
+    /// Experiment: nodes are killed, added and drained while clients send requests
     Churn(Options),
     /// Experiment: a 2 GB file through nodes with 256 MB of memory each
     Large(LargeOptions),
@@ -71,40 +71,40 @@ enum Command {
     Portal(PortalOptions),
     /// Experiment: all policies side by side on simulated sites; needs no root
     Policies(SimulationOptions),
-    /// Experiment: nodes started and stopped by a ramp of clients, simulated; needs no root
+    /// Experiment: nodes are started and stopped for a ramp of clients, simulated; needs no root
     Elastic(SimulationOptions),
-    /// Experiment: 10 to 1,000 simulated nodes, and a loss of every tenth; needs no root
+    /// Experiment: 10 to 1,000 simulated nodes, and the loss of every tenth; needs no root
     Scale(ScaleOptions),
-    /// Experiment: replies compared byte for byte while nodes come and go and objects change
+    /// Experiment: replies are compared byte for byte while nodes come and go and objects change
     Verify(VerifyOptions),
-    /// Serve as the experiments' origin, slow on purpose
+    /// Run the origin of the experiments, which is slow on purpose
     Origin(OriginOptions),
 }
 
-/// Make a bed and keep it until Ctrl-C
+/// Make a test bed and keep it until Ctrl-C
 #[derive(Debug, Args)]
 struct Up {
-    /// A topology as TOML; the options below count more
+    /// Topology as TOML; the options below override it
     topology: Option<PathBuf>,
-    /// Clients
+    /// Number of clients
     #[arg(long)]
     clients: Option<usize>,
     /// Put the clients behind a router, on a LAN of their own
     #[arg(long)]
     router: bool,
-    /// Dispatchers
+    /// Number of dispatchers
     #[arg(long)]
     dispatchers: Option<usize>,
-    /// Nodes
+    /// Number of nodes
     #[arg(long)]
     nodes: Option<usize>,
     /// Add an origin
     #[arg(long)]
     origin: bool,
-    /// What frames look like: as on a wire (XDP works), or large and cheap
+    /// Form of frames: as on a wire (XDP works), or large, which costs less CPU time
     #[arg(long, value_enum)]
     frames: Option<FramesArg>,
-    /// Put this host on the bed's LAN, with a route to this address
+    /// Connect this host to the bed's LAN, with a route to this address
     #[arg(long, value_name = "ADDRESS")]
     host: Option<IpAddr>,
 }

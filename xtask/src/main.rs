@@ -22,12 +22,12 @@ use crate::repo::Repo;
 const HELP: &str = "\
 cargo xtask COMMAND
 
-  tidy   layers, module docs, sizes, absences, links, generated files
+  tidy   check layers, module docs, sizes, forbidden words, links, generated files
   gen    write the files that are generated from code
-  deny   licences, duplicate versions and sources of dependencies
+  deny   check licences, duplicate versions and sources of dependencies
   bpf    compile the packet programs; with --check, compare with what is committed
-  test   the tests of the workspace that a change concerns; with --all, all of them
-  help   this text
+  test   run the tests that a change affects; with --all, all of them
+  help   print this text
 ";
 
 fn main() -> ExitCode {

@@ -47,7 +47,7 @@ const FAILURE_LINES_MAX: usize = 40;
 const HELP: &str = "\
 cargo xtask test [--all]
 
-  --all   also what passed before, and of whose inputs none has changed";
+  --all   also run tests that passed before and whose inputs have not changed";
 
 /// Builds and runs all tests of the workspace.
 ///

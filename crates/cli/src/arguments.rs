@@ -22,11 +22,11 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Serve a directory: one node, no config file
     Serve(ServeArgs),
-    /// Run a whole cluster on this machine, until Ctrl-C
+    /// Run a complete cluster on this machine until Ctrl-C
     Up(UpArgs),
     /// Run the daemon with a config file
     Run(RunArgs),
-    /// Show a cluster: services, nodes, their state and load; with --pools the servers of applications
+    /// Show services and nodes with their state and load; with --pools, the servers of applications
     Status(ShowArgs),
     /// Watch a cluster live
     Top(TopArgs),
@@ -36,8 +36,7 @@ pub(crate) enum Command {
     /// List services
     #[command(subcommand)]
     Service(ServiceCommand),
-    /// List and explain the policies by which nodes are chosen, find the one for a site, and change that of a
-    /// service
+    /// List and explain policies, find the one that suits a site, and change or compare those of a service
     #[command(subcommand)]
     Policy(PolicyCommand),
     /// List, add, remove, drain, resume and test the servers of applications
@@ -45,15 +44,15 @@ pub(crate) enum Command {
     Pool(PoolCommand),
     /// Purge URLs, prefixes or tags from the memory of all nodes
     Purge(PurgeArgs),
-    /// What nodes keep in memory, and why
+    /// Explain what nodes keep in memory, and why
     #[command(subcommand)]
     Cache(CacheCommand),
-    /// Make a process read its config file again
+    /// Make a process reload its config file
     Reload(ReloadArgs),
     /// Check, show or explain config files
     #[command(subcommand)]
     Config(ConfigCommand),
-    /// Load a site with a workload of the literature, every body checked, or with the requests of its log
+    /// Load a site with a published workload, checking every body, or with the requests of its log
     #[command(subcommand)]
     Bench(BenchCommand),
     /// Measure the response times of URLs from this machine, and report on them
@@ -87,7 +86,7 @@ pub(crate) use probe::{ProbeCommand, ProbeRunArgs};
 pub struct ServeArgs {
     /// Directory to serve
     pub dir: PathBuf,
-    /// Address to listen on; port 0 takes a free one
+    /// Address to listen on; port 0 selects a free one
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8080")]
     pub listen: SocketAddr,
     /// Memory for files, such as 256MiB
@@ -102,10 +101,10 @@ pub struct ServeArgs {
     /// List directories that have no index file
     #[arg(long)]
     pub listing: bool,
-    /// Page that answers for paths without a file, such as /index.html
+    /// Page that is served for paths without a file, such as /index.html
     #[arg(long, value_name = "PATH")]
     pub spa: Option<String>,
-    /// User to serve as when started as root; by default skep, or else nobody
+    /// User to change to when started as root [default: skep, or nobody if there is no such user]
     #[arg(long, value_name = "NAME")]
     pub user: Option<String>,
 }
@@ -122,15 +121,15 @@ pub(crate) struct UpArgs {
     /// machines are network namespaces)
     #[arg(long, value_name = "MODE", default_value = "proxy", value_parser = dispatch)]
     pub(crate) dispatch: DispatchMode,
-    /// How the node is chosen
+    /// Policy by which the node is chosen
     #[arg(long, value_name = "NAME", default_value = "round-robin",
           value_parser = PossibleValuesParser::new(POLICY_NAMES))]
     pub(crate) policy: String,
-    /// Address for clients; port 0 takes a free one. With `--dispatch direct`
-    /// only the port counts: the address is a virtual one
+    /// Address for clients; port 0 selects a free one. With `--dispatch direct` only the port is used: the
+    /// address is a virtual one
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8080")]
     pub(crate) listen: SocketAddr,
-    /// Name the node that answered in each response, as `X-Skep-Node`
+    /// Add X-Skep-Node, the name of the node that answered, to each response
     #[arg(long)]
     pub(crate) node_header: bool,
     /// Memory of each node for files, such as 256MiB
@@ -143,21 +142,20 @@ pub(crate) struct UpArgs {
     /// standard output, or `off`
     #[arg(long, value_name = "PATH|-|off", default_value = "off")]
     pub(crate) access_log: String,
-    /// Database that all processes record to what they and this machine do [default: none]
+    /// Database to which samples of all processes and of this machine are recorded [default: none]
     #[arg(long, value_name = "FILE")]
     pub(crate) record: Option<PathBuf>,
-    /// Time that one sample of it is about
+    /// Time that one sample covers
     #[arg(long, value_name = "TIME", default_value = "1m", value_parser = duration)]
     pub(crate) record_interval: u64,
     /// Address of the management API over TCP, or `off`; by default
     /// 127.0.0.1:7070 if that is free
     #[arg(long, value_name = "ADDR:PORT|off", value_parser = admin)]
     pub(crate) admin: Option<Admin>,
-    /// User whom the processes serve as when started as root; by default skep, or
-    /// else nobody
+    /// User to change to when started as root [default: skep, or nobody if there is no such user]
     #[arg(long, value_name = "NAME")]
     pub(crate) user: Option<String>,
-    /// Show all that the processes log, and not only warnings and errors
+    /// Show everything that the processes log, not only warnings and errors
     #[arg(short, long)]
     pub(crate) verbose: bool,
 }
@@ -205,15 +203,15 @@ pub(crate) struct ShowArgs {
     /// Show the servers of applications, as all nodes see them
     #[arg(long)]
     pub(crate) pools: bool,
-    /// Show the requests that servers of applications have now, of all nodes
+    /// Show the requests in progress at servers of applications, of all nodes
     #[arg(long, conflicts_with = "pools")]
     pub(crate) requests: bool,
-    /// Show requests of all nodes over time, all and those to servers of applications: of the last hour by 10s, or of
-    /// the last 30 hours by 1m
+    /// Show the requests of all nodes over time, in total and to servers of applications: the last hour in
+    /// steps of 10s, or the last 30 hours in steps of 1m
     #[arg(long, value_name = "STEP", conflicts_with_all = ["pools", "requests"],
           value_parser = PossibleValuesParser::new(SERIES_STEPS))]
     pub(crate) series: Option<String>,
-    /// With --requests or --series: of the process that is asked, and of no other
+    /// With --requests or --series: only those of the process that is asked
     #[arg(long)]
     pub(crate) process: bool,
     #[command(flatten)]
@@ -253,11 +251,11 @@ pub(crate) enum NodeCommand {
         /// Wait until its last request has ended
         #[arg(long)]
         wait: bool,
-        /// Longest time to wait
+        /// Maximum time to wait
         #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration)]
         timeout: u64,
     },
-    /// Give a drained node requests again
+    /// Send requests to a drained node again
     Resume {
         #[command(flatten)]
         node: OneNode,
@@ -277,14 +275,14 @@ pub(crate) enum NodeCommand {
         #[arg(long, value_name = "HOST:PORT")]
         public_address: Option<String>,
     },
-    /// Remove a node: gone when its last request has ended
+    /// Remove a node; it is gone when its last request has ended
     Remove {
         #[command(flatten)]
         node: OneNode,
         /// Wait until it is gone, so that its name is free
         #[arg(long)]
         wait: bool,
-        /// Time that its requests get to end
+        /// Time for its requests to complete
         #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
         timeout: u64,
     },
@@ -303,7 +301,7 @@ pub(crate) enum NodeCommand {
 pub(crate) struct OneNode {
     /// Name of the node
     pub(crate) name: String,
-    /// Its service, if only one of several is meant
+    /// Service of the node, if it has several and only one is meant
     #[arg(long, value_name = "NAME")]
     pub(crate) service: Option<String>,
     /// Print the API's response, as JSON
@@ -321,15 +319,15 @@ pub(crate) enum ServiceCommand {
 
 #[derive(Args, Debug)]
 pub(crate) struct PurgeArgs {
-    /// What: /PATH, http://HOST/PATH, /PREFIX* for all that begins so, or
-    /// tag:NAME for what its origin has marked (Surrogate-Key, Cache-Tag)
+    /// What to purge: /PATH, http://HOST/PATH, /PREFIX* for all paths with this prefix, or tag:NAME for what
+    /// its origin has tagged (Surrogate-Key, Cache-Tag)
     #[arg(value_name = "WHAT", required = true, num_args = 1..=PURGES_MAX, value_parser = purge)]
     pub(crate) what: Vec<String>,
-    /// Make it stale instead of removing it: validated with its source, or used
-    /// stale where its Cache-Control allows that
+    /// Make it stale instead of removing it: it is then validated with its source, or used stale where its
+    /// Cache-Control allows that
     #[arg(long)]
     pub(crate) soft: bool,
-    /// Longest time to wait for nodes
+    /// Maximum time to wait for nodes
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = purge_time)]
     pub(crate) timeout: u64,
     /// Print the API's response, as JSON
@@ -341,21 +339,21 @@ pub(crate) struct PurgeArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum CacheCommand {
-    /// Say why each node keeps what a URL leads to, or why not
+    /// Explain why each node keeps the response for a URL, or why not
     Explain(ExplainArgs),
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct ExplainArgs {
-    /// http://HOST[:PORT]/PATH?QUERY, as a client asks for it
+    /// http://HOST[:PORT]/PATH?QUERY, as a client requests it
     pub(crate) url: String,
     /// Method of the request
     #[arg(long, value_name = "METHOD", default_value = "GET")]
     pub(crate) method: String,
-    /// A field of the request, such as 'Accept-Language: de'; may be repeated
+    /// Header field of the request, such as 'Accept-Language: de'; may be repeated
     #[arg(long, value_name = "NAME: VALUE")]
     pub(crate) header: Vec<String>,
-    /// The client asks nodes themselves, not a dispatcher that proxies
+    /// Assume that the client sends the request to a node itself, not to a dispatcher that proxies
     #[arg(long)]
     pub(crate) direct: bool,
     /// Print the API's response, as JSON
@@ -384,7 +382,7 @@ pub struct RunArgs {
     /// of them
     #[arg(long = "as", value_name = "NAME")]
     pub name: Option<String>,
-    /// End when standard input does: with the process at its other end
+    /// Exit when standard input is closed: with the process at its other end
     #[arg(long, hide = true)]
     pub leashed: bool,
 }
@@ -395,14 +393,14 @@ pub struct NetguardArgs {
     /// Config file of the cluster
     #[arg(long, value_name = "FILE")]
     pub config: PathBuf,
-    /// The dispatcher or node of the file whose guard this is
+    /// Dispatcher or node of the file that this netguard serves
     #[arg(long = "as", value_name = "NAME")]
     pub name: String,
-    /// Take away what direct dispatch left on this machine: programs, virtual
-    /// addresses, settings of the kernel; then end
+    /// Remove what direct dispatch left on this machine: programs, virtual addresses, settings of the kernel;
+    /// then exit
     #[arg(long)]
     pub clear: bool,
-    /// Serve the process that holds the other end of standard input, and end after it
+    /// Serve the process that holds the other end of standard input, and exit after it
     #[arg(long, hide = true)]
     pub leashed: bool,
 }
@@ -422,7 +420,7 @@ pub(crate) enum ConfigCommand {
         /// Config file
         file: PathBuf,
     },
-    /// Print every setting of a file, with the defaults of those that it leaves out
+    /// Print every setting of a file, with the defaults of those that are not set
     Show {
         /// Config file; without it, the defaults
         file: Option<PathBuf>,

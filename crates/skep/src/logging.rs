@@ -107,8 +107,7 @@ impl MessageQueue {
 
     pub(crate) fn register(&self, registry: &Registry) {
         let dropped = self.counts_dropped();
-        let help =
-            "Messages that were not logged, as nobody took earlier ones from standard error.";
+        let help = "Messages that were not logged because standard error was not read fast enough.";
         let read = Box::new(move || dropped() as f64);
         registry.register("skep_messages_dropped_total", &[], help, read);
     }

@@ -49,14 +49,14 @@ const USAGE: &str = "usage: skep-differential [--seconds N] [--seed S] [--skep B
        skep-differential --mutants [--seconds N]
        skep-differential --keep [--seconds N] [--seed S]
 
-  --seconds N     how long to look for differences (10)
-  --seed S        number of the first case (0)
-  --skep BINARY   what to look at (the one that cargo built beside this)
-  --all           goes on after the first findings, and prints each kind once
-  --case SEED     plays that case and tells what each peer did
-  --replay FILE   the same with a case out of a file
-  --keep          writes a small case of each row of tolerated differences to the corpus
-  --mutants       puts known bugs back into a copy of the codec and looks whether each is found";
+  --seconds N     time to search for differences (10)
+  --seed S        seed of the first case (0)
+  --skep BINARY   Skep binary to test (the one that cargo built beside this program)
+  --all           continue after the first findings, and print each kind once
+  --case SEED     run the case with this seed, and print what each peer did
+  --replay FILE   the same with a case from a file
+  --keep          write a small case for each row of tolerated differences to the corpus
+  --mutants       put known bugs back into a copy of the codec, and check that each is found";
 
 fn main() -> ExitCode {
     match run() {

@@ -51,13 +51,13 @@ const RATIO_MAX: f64 = 1.05;
 /// A 2 GB file through nodes with 256 MB of memory each
 #[derive(Debug, Args)]
 pub(crate) struct LargeOptions {
-    /// A tenth of it, at four nodes
+    /// A file of a tenth of the size, with four nodes
     #[arg(long)]
     quick: bool,
-    /// Folder of the page; printed without it
+    /// Folder for the page; without it, the page is printed
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// The Skep binary
+    /// Skep binary
     #[arg(long, default_value_os_t = super::default_skep())]
     skep: PathBuf,
 }

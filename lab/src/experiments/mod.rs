@@ -65,17 +65,17 @@ pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
 /// How an experiment runs.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Fewer cells and short ones: does it all still run? Prints the page unless `--out` is given
+    /// Run fewer and shorter cells, as a check that everything works. Prints the page unless `--out` is given
     #[arg(long)]
     quick: bool,
-    /// Folder of the page and its plots [default: docs/experiments]
+    /// Folder for the page and its plots [default: docs/experiments]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Only these rows, separated by commas; prints the page unless `--out` is given: skep-proxy, skep-url, skep-direct, skep-alone,
-    /// nginx-turns, nginx-url, varnish
+    /// Run only these rows, separated by commas: skep-proxy, skep-url, skep-direct, skep-alone, nginx-turns,
+    /// nginx-url, varnish. Prints the page unless `--out` is given
     #[arg(long, value_delimiter = ',')]
     rows: Vec<String>,
-    /// The Skep binary
+    /// Skep binary
     #[arg(long, default_value_os_t = default_skep())]
     skep: PathBuf,
 }
@@ -83,24 +83,24 @@ pub(crate) struct Options {
 /// How an experiment with simulated sites runs.
 #[derive(Debug, Args)]
 pub(crate) struct SimulationOptions {
-    /// Fewer and shorter runs: does it all still run?
+    /// Fewer and shorter runs, as a check that everything works
     #[arg(long)]
     quick: bool,
-    /// Folder of the page and its plots; printed without it
+    /// Folder for the page and its plots; without it, the page is printed
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 }
 
-/// An origin that is slow on purpose: paths are /BYTES/ID; SIGTERM prints what it was asked for
+/// An origin that is slow on purpose: paths are /BYTES/ID; on SIGTERM it prints what was requested
 #[derive(Debug, Args)]
 pub(crate) struct OriginOptions {
-    /// Where it listens
+    /// Address to listen on
     #[arg(long)]
     listen: SocketAddr,
-    /// Time before each answer, in milliseconds
+    /// Delay of each response, in milliseconds
     #[arg(long, default_value_t = 0)]
     delay_ms: u64,
-    /// Bits of all bodies in a second; 0 is as fast as can be
+    /// Total rate of all bodies, in bits per second; 0 is unlimited
     #[arg(long, default_value_t = 0)]
     rate_bits_s: u64,
 }

@@ -71,22 +71,22 @@ const STALE_MS_MAX: u64 = 3_000;
 /// Replies compared byte for byte while nodes are killed, drained and added and objects change
 #[derive(Debug, Args)]
 pub(crate) struct VerifyOptions {
-    /// Replies
+    /// Number of replies
     #[arg(long, default_value_t = 200_000)]
     replies: u64,
-    /// Time from an event to the next, in milliseconds
+    /// Time from one event to the next, in milliseconds
     #[arg(long, default_value_t = 2_000)]
     step_ms: u64,
-    /// A node's cache, in bytes
+    /// Size of a node's cache, in bytes
     #[arg(long, default_value_t = 16_000_000)]
     cache_bytes: u64,
-    /// The objects of the data set, in bytes
+    /// Size of the objects of the data set, in bytes
     #[arg(long, default_value_t = 80_000_000)]
     data_bytes: u64,
-    /// Folder of the page; printed without it
+    /// Folder for the page; without it, the page is printed
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// The Skep binary
+    /// Skep binary
     #[arg(long, default_value_os_t = super::default_skep())]
     skep: PathBuf,
 }

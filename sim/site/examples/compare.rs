@@ -16,21 +16,21 @@ use skep_site_sim::{
 
 #[derive(Parser)]
 struct Args {
-    /// world-cup, data-intensive, webbench
+    /// Site: world-cup, data-intensive or webbench
     #[arg(long, default_value = "data-intensive", value_parser = site)]
     site: SiteKind,
-    /// How much of what the links carry is asked for: light is 0.3, heavy 0.8
+    /// Offered load, as a share of the capacity of the links: light is 0.3, heavy 0.8
     #[arg(long, value_enum, default_value = "heavy")]
     load: Load,
     /// The same as a number
     #[arg(long)]
     link_share: Option<f64>,
-    /// A closed loop of so many clients instead
+    /// Use a closed loop with this number of clients instead
     #[arg(long)]
     clients: Option<u32>,
     #[arg(long, default_value_t = 8)]
     nodes: usize,
-    /// Every other node three times as fast as the others, with weights that say so
+    /// Make every other node three times as fast as the others, with weights to match
     #[arg(long)]
     unequal: bool,
     #[arg(long, default_value_t = 20_000)]
@@ -39,34 +39,35 @@ struct Args {
     seeds: u64,
     #[arg(long, default_value_t = 0.3)]
     warm_up: f64,
-    /// Names of policies; the ratios are to the first. All, if none is named
+    /// Names of policies; ratios are relative to the first. Without it, all policies
     #[arg(long, value_delimiter = ',')]
     policies: Vec<String>,
-    /// Nodes ask each other for what they do not have
+    /// Nodes fetch what they do not have from each other
     #[arg(long)]
     cluster_cache: bool,
     /// Memory of a node, as a share of the site's bytes
     #[arg(long, default_value_t = 0.175)]
     memory: f64,
-    /// Files, memories and rates times this
+    /// Factor for the number of files, for memories and for rates
     #[arg(long, default_value_t = 1.0)]
     scale: f64,
     /// Exponent of the popularity of files
     #[arg(long)]
     zipf: Option<f64>,
-    /// Bytes per second of a node's link, before weights and scale
+    /// Rate of a node's link in bytes per second, before weights and scale
     #[arg(long)]
     link: Option<u64>,
-    /// Bytes per second of a node's disk, before weights and scale
+    /// Rate of a node's disk in bytes per second, before weights and scale
     #[arg(long)]
     disk: Option<u64>,
-    /// Bytes per second of one origin for all nodes, instead of their disks
+    /// Rate in bytes per second of one origin for all nodes, in place of their disks
     #[arg(long)]
     origin: Option<u64>,
-    /// Dispatchers, each with a policy of its own
+    /// Number of dispatchers, each with a policy of its own
     #[arg(long, default_value_t = 1)]
     workers: usize,
-    /// Policies are told the rates of links and disks, which live dispatchers do not know
+    /// Give the policies the rates of links and disks. Live dispatchers know only the rates of disks and
+    /// origins that nodes measure
     #[arg(long)]
     told_rates: bool,
     #[arg(long)]

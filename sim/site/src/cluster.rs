@@ -20,7 +20,8 @@ pub struct SimulatedCluster {
     pub peer_latency_us: u64,
     /// Bytes to send to other nodes, plus a part of those to clients, above which a node refuses other nodes.
     pub peer_bytes_max: u64,
-    /// Whether policies are given the rates of links and disks, which live dispatchers do not know.
+    /// Whether policies are given the rates of links and disks; live dispatchers know only the rates of disks
+    /// and origins that nodes measure.
     pub tells_rates: bool,
     /// Number of dispatchers, or of workers of one, each with its own policy instance.
     pub workers: usize,

@@ -7,40 +7,42 @@ use crate::number::Unit;
 use crate::table::table;
 
 table! {
-    /// Nodes of a service get requests, or none, by the load. With `dispatch = "proxy"`; each dispatcher decides by the
-    /// requests that it passes on.
+    /// The number of nodes of a service that get requests follows the load. Only with `dispatch = "proxy"`;
+    /// each dispatcher decides by the requests that it passes on.
     ElasticConfig at "elastic" {
-        /// Whether it is on.
+        /// Whether elasticity is on.
         enabled: bool = false => Kind::Switch, live;
-        /// Nodes that serve at least.
+        /// Minimum number of nodes that serve.
         nodes_min: u32 = 1 => count(1..=NODES_MAX as u64), live;
-        /// Nodes that serve at most, those that start included.
+        /// Maximum number of nodes that serve, including those that are starting.
         nodes_max: u32 = NODES_MAX as u32 => count(1..=NODES_MAX as u64), live;
-        /// Requests that a node should have outstanding. 0: they do not count.
+        /// Target for the outstanding requests of a node. 0: requests do not count.
         target_requests: u64 = 0 => count(0..=1_000_000), live;
-        /// Bytes that a node should have outstanding: announced, and not sent. 0: they do not count. If both targets are set,
-        /// the one that asks for more nodes counts.
+        /// Target for the outstanding bytes of a node: announced, and not yet sent. 0: bytes do not count. If
+        /// both targets are set, the one that requires more nodes applies.
         target_bytes_max: u64 = 0 => bytes(0..=1024 * GIB), live;
-        /// How far the load may be from the target, either way, before anything changes.
+        /// Deviation of the load from the target, in either direction, up to which the number of nodes does not
+        /// change.
         tolerance_percent: u32 = 10 => number(Unit::Percent, 0..=50), live;
-        /// Time from one decision to the next; each goes by the mean load of that time.
+        /// Interval between decisions; each uses the mean load of the interval.
         interval_ms: u64 = 1000 => ms(100..=HOUR_MS), live;
-        /// How long the load must last until nodes are started.
+        /// How long the load must last before nodes are started.
         scale_out_window_ms: u64 = 2000 => ms(0..=HOUR_MS), live;
-        /// Time of which the highest load counts when nodes are drained.
+        /// Stabilisation window: the highest load of this time counts when nodes are drained.
         scale_in_window_ms: u64 = 5 * MINUTE_MS => ms(0..=HOUR_MS), live;
-        /// Nodes that one decision starts at most.
+        /// Maximum number of nodes that one decision starts.
         step_out_nodes_max: u32 = 4 => count(1..=NODES_MAX as u64), live;
-        /// Nodes that drain at a time at most.
+        /// Maximum number of nodes that drain at the same time.
         step_in_nodes_max: u32 = 1 => count(1..=NODES_MAX as u64), live;
-        /// Time in which a node that was started must pass its checks; over it, it is tried again, and then marked failed.
+        /// Time in which a node that was started must pass its checks. If it does not, it is tried again, and
+        /// then marked failed.
         start_timeout_ms: u64 = MINUTE_MS => ms(100..=HOUR_MS), live;
-        /// Attempts to start a node until it is marked failed.
+        /// Attempts to start a node before it is marked failed.
         attempts_max: u32 = 3 => count(1..=100), live;
-        /// How long a node that was marked failed is left alone.
+        /// Time for which a node that was marked failed is left alone.
         failed_hold_ms: u64 = 5 * MINUTE_MS => ms(0..=HOUR_MS), live;
-        /// Time after which a draining node counts as off, though it has requests: they go on, unless a
-        /// command of `power` switches the machine off, which ends them.
+        /// Time after which a draining node counts as off although it still has requests. These continue,
+        /// unless a command of `power` switches the machine off, which ends them.
         drain_timeout_ms: u64 = 10 * MINUTE_MS => ms(0..=HOUR_MS), live;
     }
 }

@@ -8,35 +8,38 @@ use crate::table::table;
 const PLACEHOLDERS: [&str; 4] = ["name", "address", "port", "id"];
 
 table! {
-    /// Commands by which elasticity switches the machine of a node on and off: programs with their arguments, without a
-    /// shell. In arguments, `{name}` is the name of the node, `{address}` its IP address, `{port}` its port, and `{id}`
-    /// its `power_id`. Dispatchers run them, in a process of its own. Those of a node count in place of those for all
-    /// nodes, all of them. Unset, elasticity has nodes return their memory, and machines stay on.
+    /// Commands with which elasticity switches the machine of a node on and off: programs with their arguments,
+    /// run without a shell. In arguments, `{name}` is the name of the node, `{address}` its IP address,
+    /// `{port}` its port, and `{id}` its `power_id`. Dispatchers run them in a separate process. If a node has
+    /// commands of its own, none of those for all nodes applies to it. Without commands, elasticity has nodes
+    /// return their memory, and machines stay on.
     PowerConfig at "power" {
         /// Switches a machine on: `["/usr/bin/ipmitool", "-H", "{id}", "chassis", "power", "on"]`. The node
-        /// must pass its checks within `elastic.start_timeout_ms`, which begins before the command.
+        /// must pass its checks within `elastic.start_timeout_ms`, which includes the run time of the command.
         on: Vec<String> = Vec::new() => Kind::Arguments, live;
-        /// Switches a machine off; the node has no request then, unless `elastic.drain_timeout_ms` has passed,
-        /// and what only it had in memory is at other nodes, as far as they had room.
+        /// Switches a machine off. The node has no requests then, unless `elastic.drain_timeout_ms` has passed;
+        /// segments of which it had the sole replica were handed over to other nodes that had room.
         off: Vec<String> = Vec::new() => Kind::Arguments, live;
-        /// Says whether a machine is on: exits with 0, and one of its words is one of `on_words` or `off_words`. Unset, a
-        /// machine counts as off once its node does not answer checks.
+        /// Reports whether a machine is on: it exits with 0, and one word of its output is one of `on_words` or
+        /// `off_words`. If unset, a machine counts as off when its node neither answers checks nor has a link
+        /// to the dispatcher.
         status: Vec<String> = Vec::new() => Kind::Arguments, live;
-        /// Words that mean that a machine is on, whatever their case.
+        /// Words that mean that a machine is on, in upper or lower case.
         on_words: Vec<String> = words(&["on", "running"]) => Kind::Texts(Form::Name), live;
-        /// Words that mean that a machine is off. If there are words of both kinds, nothing is known.
+        /// Words that mean that a machine is off. If there are words of both kinds, the status is unclear.
         off_words: Vec<String> = words(&["off", "stopped", "terminated", "deallocated"])
             => Kind::Texts(Form::Name), live;
-        /// Environment of the commands, such as `{ AWS_PROFILE = "skep" }`; beside it they have `PATH`, `LANG=C` and
-        /// `HOME`, which is `state_dir`, and nothing of this process.
+        /// Environment of the commands, such as `{ AWS_PROFILE = "skep" }`, in addition to `PATH`, `LANG=C` and
+        /// `HOME`, which is `state_dir`. They inherit nothing from this process.
         environment: Vec<(String, String)> = Vec::new() => Kind::Params, live;
-        /// The user as whom they run where the dispatcher was started as root; unset, it is the serving user.
+        /// User that runs the commands if the dispatcher was started as root; if unset, the serving user.
         user: Option<String> = None => Kind::Text(Form::Name), live;
-        /// Time that a command may take; over it, it is killed, with what it started in its process group, and has failed.
+        /// Time for a command. After it, the command has failed, and is killed with everything that it started
+        /// in its process group.
         timeout_ms: u64 = 30_000 => ms(100..=HOUR_MS), live;
-        /// Time after `off` in which the machine must be off; over it, the command has failed.
+        /// Time after `off` in which the machine must be off; otherwise the command has failed.
         off_timeout_ms: u64 = 2 * MINUTE_MS => ms(100..=HOUR_MS), live;
-        /// Time from the end of a `status` to the next, while a machine is switched.
+        /// Time from the end of one `status` to the next, while a machine is being switched on or off.
         status_interval_ms: u64 = 5_000 => ms(100..=HOUR_MS), live;
     }
 }

@@ -50,19 +50,20 @@ const INTRODUCTION: &str = "\
 <!-- Generated from the settings table by `cargo xtask gen`; edit
 crates/base/config/src/schema.rs instead. -->
 
-The config file is [TOML](https://toml.io). A whole example is
-[`examples/skep.toml`](../examples/skep.toml). `skep config check FILE` tells
-all that is wrong with a file: unknown settings are errors, not ignored. Folders,
-keys, users and addresses that a file names are looked at when a process starts or
-reloads. `skep config show FILE` prints every setting, with the defaults.
+The config file is [TOML](https://toml.io). A complete example is
+[`examples/skep.toml`](../examples/skep.toml). `skep config check FILE` reports
+everything that is wrong with a file; unknown settings are errors. Folders, keys,
+users and addresses named in a file are checked when a process starts or reloads.
+`skep config show FILE` prints every setting, with the defaults.
 
 - **Sizes** are bytes, or strings such as `\"16KiB\"`, `\"256MiB\"`, `\"1GiB\"`.
 - **Durations** of `_ms` settings are milliseconds, or strings such as
   `\"250ms\"`, `\"10s\"`, `\"5m\"`, `\"1h\"`.
 - **Addresses** are `\"IP:PORT\"`, IPv6 as `\"[::1]:80\"`. Port 0 is any free one.
-- Where a **list** is taken, a single value stands for a list of one.
-- **Reload**: whether SIGHUP changes the setting; if not, restart the process.
-  A file with an error is refused whole, and the old one stays in force.
+- Where a **list** is accepted, a single value stands for a list of one.
+- **Reload**: whether a reload (SIGHUP) applies a change; if not, restart the
+  process. A file with an error is rejected as a whole, and the old config stays
+  in force.
 ";
 
 fn section(table: &TableDoc) -> String {
@@ -72,7 +73,7 @@ fn section(table: &TableDoc) -> String {
         (path, false) => format!("`[{path}]`"),
     };
     let mut text = format!("\n## {title}\n\n{}\n", wrap(&table.doc, 80).join("\n"));
-    text.push_str("\n| setting | default | takes | reload | meaning |\n|---|---|---|---|---|\n");
+    text.push_str("\n| setting | default | value | reload | meaning |\n|---|---|---|---|---|\n");
     for setting in &table.settings {
         let name = setting.path.rsplit('.').next().unwrap_or(setting.path);
         let default = match &setting.default {

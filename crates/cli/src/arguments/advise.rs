@@ -19,10 +19,10 @@ pub(crate) struct AdviseArgs {
     /// Config file to take nodes, memory, mode and policy from
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Its service, if it has several
+    /// Service of the config, if it has several
     #[arg(long, value_name = "NAME", requires = "config")]
     pub(crate) service: Option<String>,
-    /// Equal nodes [default: those of --config, else 4]
+    /// Number of equal nodes [default: those of --config, else 4]
     #[arg(long, value_name = "N",
           value_parser = clap::value_parser!(u16).range(1..=i64::from(ADVISED_NODES_MAX)))]
     pub(crate) nodes: Option<u16>,
@@ -41,37 +41,37 @@ pub(crate) struct AdviseArgs {
     /// Rate of one origin that all nodes fetch from, instead of their disks
     #[arg(long, value_name = "RATE", conflicts_with = "disk", value_parser = bytes_per_s)]
     pub(crate) origin: Option<u64>,
-    /// Nodes get from each other's memory what they do not have [default: as in --config, else no]
+    /// Nodes fetch what they do not have from each other's memory [default: as in --config, else no]
     #[arg(long)]
     pub(crate) cluster_cache: bool,
-    /// Compare the policies that this mode can carry [default: that of --config, else proxy]
+    /// Compare the policies that are available in this mode [default: that of --config, else proxy]
     #[arg(long, value_name = "MODE", value_parser = dispatch)]
     pub(crate) dispatch: Option<DispatchMode>,
-    /// The policy that is used now [default: that of --config, else round-robin]
+    /// Policy that is in use now [default: that of --config, else round-robin]
     #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(POLICY_NAMES))]
     pub(crate) current: Option<String>,
-    /// Compare these only, and the current one
+    /// Compare only these, and the current one
     #[arg(long, value_name = "NAME,...", value_delimiter = ',',
           value_parser = PossibleValuesParser::new(POLICY_NAMES))]
     pub(crate) policies: Vec<String>,
-    /// Times as fast as logged: 2 is twice the traffic
+    /// Speed relative to the log: 2 is twice the traffic
     #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = speed)]
     pub(crate) speed: f64,
-    /// Requests of a window of the log that is simulated
+    /// Requests in each window of the log that is simulated
     #[arg(long, value_name = "N", default_value_t = 200_000,
           value_parser = clap::value_parser!(u64).range(WINDOW_REQUESTS_MIN..=WINDOW_REQUESTS_MAX))]
     pub(crate) requests: u64,
-    /// Windows, spread over the log; intervals are over them
+    /// Number of windows, spread over the log; confidence intervals are calculated over them
     #[arg(long, value_name = "N", default_value_t = 5,
           value_parser = clap::value_parser!(u64).range(REPETITIONS_MIN..=REPETITIONS_MAX))]
     pub(crate) repetitions: u64,
-    /// Begin no further window after this time, once two are done
+    /// Start no further window after this time, once two are done
     #[arg(long, value_name = "TIME", default_value = "1m", value_parser = duration)]
     pub(crate) time: u64,
-    /// Draw a picture of it, as SVG
+    /// Write a figure of the result, as SVG
     #[arg(long, value_name = "FILE")]
     pub(crate) svg: Option<PathBuf>,
-    /// Print it as JSON
+    /// Print the result as JSON
     #[arg(long)]
     pub(crate) json: bool,
 }

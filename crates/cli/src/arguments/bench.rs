@@ -16,7 +16,7 @@ use super::{duration, time_up_to};
 pub(crate) enum BenchCommand {
     /// Write the files of a workload into a folder, to be served
     Data(BenchDataArgs),
-    /// Ask a site for a workload, check every body, and report latencies and throughput
+    /// Send the requests of a workload to a site, check every body, and report latencies and throughput
     Run(Box<BenchRunArgs>),
     /// Replay the requests of an access log against a site, at the log's times, and report latencies and throughput
     Replay(Box<BenchReplayArgs>),
@@ -25,7 +25,7 @@ pub(crate) enum BenchCommand {
 /// A workload of the literature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum BenchWorkload {
-    /// WebBench's mix: ten classes of files, 1.2 GB, all alike; 110 clients
+    /// WebBench's mix: ten classes of files, 1.2 GB, all equally popular; 110 clients
     #[value(name = "webbench")]
     WebBench,
     /// SURGE: 10,000 files, 187 MB, every fifth request for one of them; 200 clients, HTTP/1.0
@@ -38,26 +38,26 @@ pub(crate) enum BenchWorkload {
     ElasticRamp,
     /// The same ramp and files, mostly many small ones
     ElasticRampUnfriendly,
-    /// A page of an application, which is the URL itself; 50 clients, 500 requests, a connection each
+    /// A page of an application, at the URL itself; 50 clients, 500 requests, one connection per request
     Portal,
 }
 
 /// The files of a workload.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct BenchFiles {
-    /// Times as many files; their sizes stay
+    /// Factor for the number of files; their sizes do not change
     #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = scale)]
     pub(crate) scale: f64,
-    /// What contents, popularity and arrivals follow from
+    /// Seed of contents, popularity and arrivals
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct BenchDataArgs {
-    /// Whose files
+    /// Workload whose files are written
     pub(crate) workload: BenchWorkload,
-    /// Folder to write to: empty, not there yet, or written by this command before
+    /// Folder to write to: empty, not existing yet, or written by this command before
     pub(crate) dir: PathBuf,
     #[command(flatten)]
     pub(crate) files: BenchFiles,
@@ -65,48 +65,51 @@ pub(crate) struct BenchDataArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct BenchRunArgs {
-    /// What to ask for
+    /// Workload to run
     pub(crate) workload: BenchWorkload,
     /// The site that has the files of `skep bench data`: http://HOST[:PORT][/PATH]
     #[arg(value_parser = url)]
     pub(crate) url: ProbeUrl,
     #[command(flatten)]
     pub(crate) files: BenchFiles,
-    /// Clients, each with one request at a time; with --rate, requests at a time at most [default: the workload's]
+    /// Clients, each with one request at a time; with --rate, maximum number of requests at a time [default:
+    /// the workload's]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(CLIENTS_MAX)))]
     pub(crate) clients: Option<u32>,
-    /// Open loop: so many requests a second, planned ahead, whatever becomes of them; latencies count from the plan
+    /// Open loop: requests per second, sent at planned times, whatever becomes of them; latencies count from
+    /// these times
     #[arg(long, value_name = "N", conflicts_with = "think", value_parser = rate)]
     pub(crate) rate: Option<f64>,
-    /// Mean pause of a client between an answer and its next request
+    /// Mean pause of a client between a response and its next request
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = duration)]
     pub(crate) think: u64,
     /// Length of the run; an elastic ramp is scaled to it [default: 30s; the ramp's 175s]
     #[arg(long, value_name = "TIME", value_parser = run_time)]
     pub(crate) duration: Option<u64>,
-    /// What is not measured at the beginning [default: 5s, a quarter of --duration at most; of ramps and portal 0s]
+    /// Time at the beginning that is not measured [default: 5s, at most a quarter of --duration; 0s for ramps
+    /// and portal]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) warm_up: Option<u64>,
-    /// What is not measured at the end
+    /// Time at the end that is not measured
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = duration)]
     pub(crate) cool_down: u64,
-    /// End after so many requests
+    /// End after this number of requests
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) requests: Option<u64>,
     /// Processes that share the load, one core each
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u16).range(1..=i64::from(PROCESSES_MAX)))]
     pub(crate) processes: u16,
-    /// Version of HTTP [default: 1.1; of surge 1.0]
+    /// HTTP version [default: 1.1; for surge 1.0]
     #[arg(long, value_name = "VERSION")]
     pub(crate) http: Option<BenchHttp>,
-    /// Requests on one connection [default: no bound with HTTP/1.1; 1 with HTTP/1.0 and portal]
+    /// Requests per connection [default: no limit with HTTP/1.1; 1 with HTTP/1.0 and for portal]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) per_connection: Option<u64>,
-    /// Longest time for a request, redirects included
+    /// Maximum time for a request, including redirects
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = timeout)]
     pub(crate) timeout: u64,
-    /// Of portal: a body that is another one than the first is a failure
+    /// For portal: a body that differs from the first one is a failure
     #[arg(long)]
     pub(crate) same_bodies: bool,
     /// Print the result as JSON
@@ -124,36 +127,36 @@ pub(crate) struct BenchRunArgs {
 pub(crate) struct BenchReplayArgs {
     /// Access log: combined or common format, or Skep's JSON; it may be compressed by gzip
     pub(crate) log: PathBuf,
-    /// The site to ask: http://HOST[:PORT][/PATH]
+    /// Site to send the requests to: http://HOST[:PORT][/PATH]
     #[arg(long, value_name = "URL", value_parser = url)]
     pub(crate) url: ProbeUrl,
-    /// Times as fast as logged
+    /// Speed relative to the log: 2 is twice the traffic
     #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = speed)]
     pub(crate) speed: f64,
-    /// Requests at a time, at most; further ones wait, and their latencies count from the log's times
+    /// Maximum number of requests at a time; further ones wait, and their latencies count from the log's times
     #[arg(long, value_name = "N", default_value_t = 256,
           value_parser = clap::value_parser!(u32).range(1..=i64::from(CLIENTS_MAX)))]
     pub(crate) clients: u32,
-    /// What is not measured at the beginning
+    /// Time at the beginning that is not measured
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = duration)]
     pub(crate) warm_up: u64,
-    /// End after so many requests
+    /// End after this number of requests
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) requests: Option<u64>,
     /// Processes that share the load, one core each
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u16).range(1..=i64::from(PROCESSES_MAX)))]
     pub(crate) processes: u16,
-    /// Version of HTTP
+    /// HTTP version
     #[arg(long, value_name = "VERSION", default_value = "1.1")]
     pub(crate) http: BenchHttp,
-    /// Requests on one connection [default: no bound with HTTP/1.1; 1 with HTTP/1.0]
+    /// Requests per connection [default: no limit with HTTP/1.1; 1 with HTTP/1.0]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) per_connection: Option<u64>,
-    /// Longest time for a request, redirects included
+    /// Maximum time for a request, including redirects
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = timeout)]
     pub(crate) timeout: u64,
-    /// When within a second requests come, where the log has seconds, follows from this
+    /// Seed of the times of requests within a second, where the log has only seconds
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
     /// Print the result as JSON

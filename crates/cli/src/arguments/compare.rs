@@ -12,8 +12,8 @@ pub(crate) struct CompareArgs {
     /// What to do
     #[arg(value_enum, default_value_t = CompareAction::Show)]
     pub(crate) action: CompareAction,
-    /// An arm to start with, at least twice: a name and a policy, and if wanted the weight of its share of
-    /// clients, and its group of nodes (of all arms, or of none)
+    /// Arm to start with; give at least two: a name and a policy, and optionally the weight of its share of
+    /// clients, and its group of nodes (for all arms, or for none)
     #[arg(
         long = "arm",
         value_name = "NAME=POLICY[*WEIGHT][:NODE,...]",
@@ -31,11 +31,12 @@ pub(crate) struct CompareArgs {
 /// What is done about an A/B test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum CompareAction {
-    /// Show what the arms have counted, and whether they differ
+    /// Show the counts of the arms, and whether they differ
     Show,
-    /// Start, in place of a test that goes on; with the same arms known clients stay, and counts begin anew
+    /// Start a test, in place of one that is running; if it has the same arms, known clients stay in theirs,
+    /// and counts start again
     Start,
-    /// Stop, and show what was counted
+    /// Stop the test, and show its counts
     Stop,
 }
 

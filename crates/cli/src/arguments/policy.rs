@@ -23,7 +23,7 @@ pub(crate) enum PolicyCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Change how a service's nodes are chosen, from the next request on
+    /// Change the policy of a service, from the next request on
     Set {
         /// Name of the service
         service: String,
@@ -36,8 +36,8 @@ pub(crate) enum PolicyCommand {
         #[command(flatten)]
         target: Target,
     },
-    /// Compare policies of a service by an A/B test: each is an arm, with clients of its own
+    /// Compare policies of a service in an A/B test: each is an arm, with clients of its own
     Compare(CompareArgs),
-    /// Say which policy suits a site, by simulating its access log under each
+    /// Find the policy that suits a site, by simulating its access log under each
     Advise(Box<AdviseArgs>),
 }

@@ -13,46 +13,47 @@ use super::{StatusArgs, Target, duration, time_up_to};
 pub(crate) enum PoolCommand {
     /// List the pools and their servers, with the counts of all nodes added up
     List(StatusArgs),
-    /// Add a server at all nodes, until it is removed or its pool is gone from the config
+    /// Add a server at all nodes, until it is removed or its pool is removed from the config
     Add {
         #[command(flatten)]
         server: OneServer,
-        /// Where the node reaches it: IP:PORT, or unix: and the path of a socket
+        /// Where nodes reach it: IP:PORT, or unix: and the path of a socket
         #[arg(value_name = "ADDRESS")]
         address: ServerAddress,
         /// Its share of the work under weighted policies
         #[arg(long, value_name = "N", default_value_t = 1,
               value_parser = clap::value_parser!(u32).range(1..=i64::from(WEIGHT_MAX)))]
         weight: u32,
-        /// Requests and upgraded connections that it takes at a time, at most
+        /// Maximum number of requests and upgraded connections at a time
         #[arg(long, value_name = "N", default_value_t = 256,
               value_parser = clap::value_parser!(u32).range(1..=i64::from(SERVER_CONNECTIONS_MAX)))]
         connections_max: u32,
-        /// Whose requests these are
+        /// What --connections-max applies to
         #[arg(long, value_name = "WHOSE", default_value = "auto",
               value_parser = PossibleValuesParser::new(ConnectionsScope::WORDS))]
         connections_scope: String,
-        /// Address of its status, if not ADDRESS
+        /// Address of its status, if it differs from ADDRESS
         #[arg(long, value_name = "ADDRESS")]
         status_address: Option<ServerAddress>,
     },
-    /// Remove a server at all nodes: gone when its last request has ended
+    /// Remove a server at all nodes; it is gone when its last request has ended
     Remove {
         #[command(flatten)]
         server: OneServer,
         /// Wait until it is gone, so that its name is free
         #[arg(long)]
         wait: bool,
-        /// Time that its requests get to end
+        /// Time for its requests to complete
         #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
         timeout: u64,
     },
-    /// Give a server no new requests, at all nodes; those in work end
+    /// Stop sending new requests to a server, except those of its sessions, at all nodes; in-flight requests
+    /// complete
     Drain {
         #[command(flatten)]
         server: OneServer,
     },
-    /// Give a drained server requests again, at all nodes
+    /// Send requests to a drained server again, at all nodes
     Resume {
         #[command(flatten)]
         server: OneServer,
@@ -65,20 +66,20 @@ pub(crate) enum PoolCommand {
         #[arg(value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(WEIGHT_MAX)))]
         weight: u32,
     },
-    /// Send a server a GET from this node, and show its answer and the times
+    /// Send a GET to a server from this node, and show its answer and the times
     Test {
         #[command(flatten)]
         server: OneServer,
         /// Path and query, as the server sees them [default: /]
         #[arg(long, value_name = "PATH")]
         path: Option<String>,
-        /// Field Host [default: that of the pool's checks, else the server's address]
+        /// Host field [default: that of the pool's checks, else the server's address]
         #[arg(long, value_name = "HOST")]
         host: Option<String>,
-        /// Send what the pool's checks send, and say what they make of the answer
+        /// Send what the pool's checks send, and show how they judge the answer
         #[arg(long, conflicts_with_all = ["path", "host"])]
         health: bool,
-        /// Longest time for the answer
+        /// Maximum time for the answer
         #[arg(long, value_name = "TIME", default_value = "10s", value_parser = answer_time)]
         timeout: u64,
     },

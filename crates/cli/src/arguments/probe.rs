@@ -13,29 +13,29 @@ use super::{duration, time_up_to};
 pub(crate) enum ProbeCommand {
     /// Measure URLs at an interval, until Ctrl-C
     Run(ProbeRunArgs),
-    /// Write figures and a page about what was measured
+    /// Write a page and figures on what was measured
     Report {
-        /// Files that `skep probe run` and recorders have written
+        /// Files written by `skep probe run` and by recorders
         #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,
-        /// Folder to write to; created if it is not there
+        /// Folder to write to; created if it does not exist
         #[arg(long, value_name = "DIR", default_value = "skep-probe-report")]
         out: PathBuf,
-        /// Length of the times that are of light or of heavy load, and of the steps of figures over time
+        /// Length of the periods that are of light or heavy load, and of the steps of figures over time
         #[arg(long, value_name = "TIME", default_value = "1h", value_parser = step)]
         step: u64,
     },
     /// Print the samples of a file
     Export {
-        /// File that `skep probe run` has written
+        /// File written by `skep probe run` or by a recorder
         file: PathBuf,
-        /// As comma-separated values (RFC 4180), which is the default
+        /// Print comma-separated values (RFC 4180); this is the default
         #[arg(long)]
         csv: bool,
-        /// As JSON, one object a line
+        /// Print JSON, one object per line
         #[arg(long, conflicts_with = "csv")]
         json: bool,
-        /// Those of recorders, in place of those of probes
+        /// Print the samples of recorders, in place of those of probes
         #[arg(long)]
         recorded: bool,
     },
@@ -43,31 +43,31 @@ pub(crate) enum ProbeCommand {
 
 #[derive(Args, Debug)]
 pub(crate) struct ProbeRunArgs {
-    /// What to measure, in this order: http://HOST/PATH or https://HOST/PATH
+    /// URLs to measure, in this order: http://HOST/PATH or https://HOST/PATH
     #[arg(value_name = "URL", required_unless_present = "list", value_parser = url)]
     pub(crate) urls: Vec<ProbeUrl>,
-    /// File with more URLs: one a line, `#` begins a comment
+    /// File with more URLs, one per line; `#` begins a comment
     #[arg(long, value_name = "FILE")]
     pub(crate) list: Option<PathBuf>,
-    /// From the beginning of one turn, in which each URL is measured once, to that of the next
+    /// Time from the start of one turn, in which each URL is measured once, to the start of the next
     #[arg(long, value_name = "TIME", default_value = "2m", value_parser = interval)]
     pub(crate) interval: u64,
-    /// Longest time for one measurement, redirects included
+    /// Maximum time for one measurement, including redirects
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = timeout)]
     pub(crate) timeout: u64,
     /// Number of turns [default: no end]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) count: Option<u64>,
-    /// File for the samples; those of more runs are added to it
+    /// File for the samples; those of further runs are added to it
     #[arg(long, value_name = "FILE", default_value = "skep-probe.db")]
     pub(crate) out: PathBuf,
     /// Name of this series in reports, such as that of a policy
     #[arg(long, value_name = "NAME", default_value = "probe", value_parser = label)]
     pub(crate) label: String,
-    /// Certificates (PEM) to verify https servers by, in place of the machine's
+    /// Certificates (PEM) by which https servers are verified, in place of the machine's
     #[arg(long, value_name = "FILE")]
     pub(crate) ca: Option<PathBuf>,
-    /// Print each sample as JSON, one object a line, and a last one about all
+    /// Print each sample as JSON, one object per line, and a last one about all of them
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -42,7 +42,7 @@ pub fn register_netguard_messages(
     registry: &Registry,
     dropped: impl Fn() -> u64 + Send + Sync + 'static,
 ) {
-    let help = "Messages of netguard that were not logged, since its standard error was not read fast enough.";
+    let help = "Messages of netguard that were not logged because its standard error was not read fast enough.";
     let read = move || dropped() as f64;
     registry.register("skep_netguard_messages_dropped_total", &[], help, Box::new(read));
 }

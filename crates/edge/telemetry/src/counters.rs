@@ -225,7 +225,7 @@ counter_table! {
     "skep_slow_replies_total" "Replies sent by copying because the client is slow." {
         SlowReplies slow_replies;
     }
-    "skep_pins_refused_total" "Replies sent by copying, or refused, because replies to the client's address pin as much memory as they may." {
+    "skep_pins_refused_total" "Replies sent by copying, or refused, because replies to the client's address already pin the maximum of memory." {
         PinsRefused pins_refused;
     }
     "skep_received_bytes_total" "Bytes read from clients." {

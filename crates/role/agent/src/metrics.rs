@@ -10,7 +10,7 @@ use crate::recorder::{RECORDER_FAULTS, RecorderCounts};
 /// Registers metrics of this process's agent in direct dispatch.
 pub fn register_agent(registry: &Registry, agent: &Arc<Agent>) {
     let own = Arc::clone(agent);
-    let help = "Problems of direct dispatch at present.";
+    let help = "Current problems of direct dispatch.";
     let read = move || own.status().complaints.len() as f64;
     registry.register("skep_direct_complaints", &[], help, Box::new(read));
     let own = Arc::clone(agent);

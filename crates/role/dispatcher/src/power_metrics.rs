@@ -17,6 +17,7 @@ pub fn register_powers(registry: &Registry, powers: &Arc<NodePowers>) {
         };
         powers.counts().into_iter().map(sample).collect()
     };
-    let help = "Commands that switch machines of nodes, by what they came to: done, failed, timed_out, or not_run.";
+    let help =
+        "Commands that switch machines of nodes, by outcome: done, failed, timed_out, or not_run.";
     registry.register_samples("skep_power_commands_total", help, Box::new(read));
 }

@@ -56,13 +56,13 @@ const REQUESTS_ELSEWHERE: &str =
     "Requests and tunnels of all other nodes at the server, as last reported by the coordinator.";
 
 const FIELDS_DROPPED: &str =
-    "Fields of requests that FastCGI does not pass on, as their names could be read as others'.";
+    "Request fields not passed to FastCGI because their names could be read as other fields.";
 
 const STDERR_LINES_DROPPED: &str =
-    "Lines of standard error that were not logged, as there were too many in a second.";
+    "Lines of standard error not logged because there were too many in a second.";
 
 const STDERR_BYTES_DROPPED: &str =
-    "Bytes of standard error that were not logged, as they were too many of a line or reply.";
+    "Bytes of standard error not logged because a line or reply had too many.";
 
 /// Registers the metrics of the pools of `node`. Call it once.
 pub fn register_pools(registry: &Registry, node: &Arc<Node>) {
@@ -87,7 +87,7 @@ pub fn register_pools(registry: &Registry, node: &Arc<Node>) {
         registry,
         &pools,
         "skep_pool_refused_total",
-        "Requests answered with 503, since no server was up or had room in time.",
+        "Requests answered with 503 because no server was up or had room in time.",
         |it| it.queued().1 as f64,
     );
     of_pools(
@@ -131,7 +131,7 @@ fn register_agents(registry: &Registry, node: &Weak<Node>) {
     );
     samples(
         "skep_pool_server_agent_value",
-        "A figure that the server reports of itself, by name; absent while it does not answer.",
+        "A value of the server's status, by name; absent while the server does not answer.",
         |report| {
             let fresh = report.values.iter().filter(|_| report.error.is_none());
             fresh.map(|(name, value)| (label("name", name), *value)).collect()
@@ -216,7 +216,7 @@ fn register_buffers(registry: &Registry, node: &Weak<Node>) {
         counts.into_iter().map(sample).collect()
     };
     let help =
-        "Bodies that got no more room, so that a slow client holds a place at a server, by reason.";
+        "Bodies that got no more room, so that a slow client holds a slot of a server, by reason.";
     registry.register_samples("skep_spool_short_total", help, Box::new(read));
 }
 

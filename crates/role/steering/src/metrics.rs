@@ -40,12 +40,12 @@ pub fn register_direct(registry: &Registry, direct: &Arc<Direct>) {
         "1 if this machine has all virtual addresses, else 0.",
         |it| u64::from(it.has_addresses),
     );
-    gauge("skep_direct_complaints", "Problems of direct dispatch at present.", |status| {
+    gauge("skep_direct_complaints", "Current problems of direct dispatch.", |status| {
         status.complaints.len() as u64
     });
     let help = "1 if this standby has all flows of the active dispatcher, else 0.";
     gauge("skep_direct_flows_synced", help, |status| u64::from(status.flows_synced));
-    let help = "Epoch of the active dispatcher, as far as it is known here.";
+    let help = "Epoch of the active dispatcher, as known to this process.";
     gauge("skep_direct_epoch", help, |status| status.epoch);
     register_tables(registry, direct);
     register_heartbeats(registry, direct);

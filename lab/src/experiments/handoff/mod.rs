@@ -39,19 +39,19 @@ use super::{Failure, interrupted};
 /// Connections move to the nodes that answer them
 #[derive(Debug, Args)]
 pub(crate) struct HandoffOptions {
-    /// Fewer cells and short ones: does it all still run?
+    /// Fewer and shorter cells, as a check that everything works
     #[arg(long)]
     quick: bool,
-    /// Only these parts, separated by commas; the page keeps the others as they were
+    /// Run only these parts, separated by commas; the page keeps the results of the others
     #[arg(long, value_delimiter = ',', value_enum)]
     parts: Vec<PartName>,
-    /// Folder of the page and its plots; printed without it
+    /// Folder for the page and its plots; without it, the page is printed
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// How many connections part `relay` moves [default: 1000000, with `--quick` 300]
+    /// Number of connections that part `relay` moves [default: 1000000, with `--quick` 300]
     #[arg(long, value_name = "COUNT")]
     relay_moves: Option<u64>,
-    /// The Skep binary
+    /// Skep binary
     #[arg(long, default_value_os_t = super::default_skep())]
     skep: PathBuf,
 }
@@ -66,7 +66,7 @@ enum PartName {
     Loss,
     Transports,
     Relay,
-    /// Nothing is measured: the page alone is written anew
+    /// Measure nothing; only write the page again
     Page,
 }
 

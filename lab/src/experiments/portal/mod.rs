@@ -30,13 +30,13 @@ use super::{Failure, interrupted};
 /// Tomcat nodes behind Skep, under light and heavy load
 #[derive(Debug, Args)]
 pub(crate) struct PortalOptions {
-    /// One round of shorter runs: does it all still run?
+    /// One round of shorter runs, as a check that everything works
     #[arg(long)]
     quick: bool,
-    /// Folder of the page and its plot; printed without it
+    /// Folder for the page and its plot; without it, the page is printed
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// The Skep binary
+    /// Skep binary
     #[arg(long, default_value_os_t = super::default_skep())]
     skep: PathBuf,
 }

@@ -26,10 +26,10 @@ const SEEDED_NODES_MAX: usize = 100;
 /// How the experiment runs.
 #[derive(Debug, Args)]
 pub(crate) struct ScaleOptions {
-    /// Fewer nodes and seeds: does it all still run?
+    /// Fewer nodes and seeds, as a check that everything works
     #[arg(long)]
     quick: bool,
-    /// Folder of the page and its plots; printed without it
+    /// Folder for the page and its plots; without it, the page is printed
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Policies, separated by commas

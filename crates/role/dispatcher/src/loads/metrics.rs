@@ -40,7 +40,7 @@ const REPORTS: &[(&str, &str, NodeValue)] = &[
     ),
     (
         "skep_report_fetch_bytes_per_second",
-        "Rate at which a node reads its disk and origins while it does, by its report; 0: unknown.",
+        "Rate of a node's reads from disk and origins while it reads, by its report; 0: unknown.",
         |it| it.rates.fetch_bytes_per_s as f64,
     ),
     ("skep_report_hit_ratio", "Hit ratio of the memory of a node, by its load report.", |it| {
