@@ -5,6 +5,7 @@
 //! - [`parse_head`] and [`BodyReader`]: responses from bytes that the caller has received. They do
 //!   no I/O, so blocking and asynchronous clients share them.
 //! - [`RawClient`]: a blocking connection that also sends bytes that are not a valid request.
+//! - [`content`]: bodies that tell which bytes they are.
 //!
 //! Invariants: it checks Skep's replies, so it shares no code with the code that writes them. It is
 //! strict: an ambiguous response is an error. No shipped program depends on it.
@@ -13,6 +14,7 @@
 
 mod body;
 mod client;
+pub mod content;
 mod head;
 mod limits;
 mod request;

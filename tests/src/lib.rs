@@ -35,7 +35,6 @@
 mod acceptor;
 pub mod app;
 pub mod cache;
-pub mod content;
 pub mod direct;
 pub mod fake;
 pub mod flood;
@@ -71,7 +70,7 @@ pub use memory_group::MemoryGroup;
 pub use port::FreePort;
 pub use process::{Finished, Skep, run_to_end};
 pub use site::{NOBODY, Site, server};
-pub use skep_testclient::{ClientError, RawClient, Response};
+pub use skep_testclient::{ClientError, RawClient, Response, content};
 pub use source::SourceAddress;
 pub use steady::Steady;
 pub use unread::UnreadLog;

@@ -66,9 +66,9 @@ fn read_some(
     bytes: usize,
     into: &mut Vec<u8>,
 ) -> Result<bool, ClientError> {
-    let at = into.len();
-    into.resize(at + bytes, 0);
-    let read = stream.read(&mut into[at..]);
-    into.truncate(at + *read.as_ref().unwrap_or(&0));
+    // `Vec::resize` goes byte by byte where nothing is optimised.
+    let mut piece = vec![0; bytes];
+    let read = stream.read(&mut piece);
+    into.extend_from_slice(&piece[..*read.as_ref().unwrap_or(&0)]);
     read.map(|n| n > 0).map_err(|error| ClientError::Failed(error.kind()))
 }

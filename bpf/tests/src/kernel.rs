@@ -5,14 +5,15 @@
 
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use aya::maps::{Array, HashMap, LpmTrie, MapData, PerCpuArray, PerCpuValues, lpm_trie};
+use aya::maps::{Array, HashMap, LpmTrie, Map, MapData, PerCpuArray, PerCpuValues, lpm_trie};
 use aya::programs::{SchedClassifier, TestRun, TestRunOptions, TestRunResult, Xdp};
 use aya::{Ebpf, EbpfLoader, include_bytes_aligned};
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
 use skep_steer::{Counters, Outcome, PacketAction, Tables};
 use skep_wire::steer::{Count, NO_NODE, NODES_MAX, ROW_NODES, ROWS, Row, SERVICES_MAX, Verdict};
@@ -305,10 +306,9 @@ impl Kernel {
             if self.rows.get(&service.id) == Some(rows) {
                 continue;
             }
-            let mut array: Array<_, [u8; 16]> = Array::try_from(self.map("rows")?)?;
-            for (place, one) in (first_row(service.id)..).zip(&**rows) {
-                array.set(place, row(one), 0)?;
-            }
+            let Map::Array(map) = self.map("rows")? else { bail!("rows are no array") };
+            let bytes: Vec<u8> = rows.iter().flat_map(row).collect();
+            write(map, first_row(service.id) as usize * size_of::<Row>(), &bytes)?;
             self.rows.insert(service.id, Arc::clone(rows));
         }
         Ok(())
@@ -409,6 +409,25 @@ fn xdp(programs: &mut Ebpf) -> Result<&mut Xdp> {
 fn tc(programs: &mut Ebpf, object: Object) -> Result<&mut SchedClassifier> {
     let name = if object == Object::Node { "node" } else { "dispatch_tc" };
     Ok(programs.program_mut(name).context("no program")?.try_into()?)
+}
+
+/// Writes to the memory of a map that was made with `BPF_F_MMAPABLE`, from the byte `at` on: one
+/// system call for all, not one for each element.
+#[expect(unsafe_code, reason = "rustix's mmap is as unsafe")]
+fn write(map: &MapData, at: usize, bytes: &[u8]) -> Result<()> {
+    const PAGE_BYTES: usize = 4096;
+    let before = at % PAGE_BYTES;
+    let (access, len) = (ProtFlags::READ | ProtFlags::WRITE, before + bytes.len());
+    // SAFETY: a new mapping, at a place that the kernel chooses, which holds all of `bytes` and goes
+    // before anybody else knows of it.
+    unsafe {
+        let from = (at - before) as u64;
+        let there =
+            mmap(std::ptr::null_mut(), len, access, MapFlags::SHARED, map.fd().as_fd(), from)?;
+        let first = there.cast::<u8>().add(before);
+        std::ptr::copy_nonoverlapping(bytes.as_ptr(), first, bytes.len());
+        Ok(munmap(there, len)?)
+    }
 }
 
 fn sum(values: &PerCpuValues<[u8; 16]>) -> Count {
