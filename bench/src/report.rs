@@ -17,7 +17,7 @@ use crate::results::{
 
 /// Key, heading and one sentence of each table of requests.
 const TABLES: [(&str, &str, &str); 21] = [
-    ("files-1k", "1 KiB file", "What a request costs when the body costs nothing."),
+    ("files-1k", "1 KiB file", "The cost of a request with a negligible body."),
     ("files-22k", "22,132-byte file", "The size of a picture."),
     (
         "files-541k",
@@ -60,47 +60,52 @@ const TABLES: [(&str, &str, &str); 21] = [
         "Cache in front of a pool, 1 KiB",
         "A hit in the cache of a node in front of a pool, with `Vary` (of a field that all requests have); nginx with \
          `proxy_cache`, Varnish. The limit is the loop in C, which answers by itself; *skep, file* is `skep serve` with the \
-         file itself, in turn with the others.",
+         file itself, measured in turn with the others.",
     ),
     (
         "fcgi-1k",
         "FastCGI to php-fpm, 1 KiB",
         "A script of four lines in 72 workers on the client's core, which bounds the requests per \
-         second; the CPU time is that of the server before it. A new connection for each request, \
-         as without settings.",
+         second; the CPU time is that of the server in front of it. Each request has a new connection, as by \
+         default.",
     ),
     (
         "fcgi-unix-1k",
         "FastCGI over a Unix socket, 1 KiB",
-        "The same over a Unix socket, which is how php-fpm is mostly reached on the same machine.",
+        "The same over a Unix socket, the usual way to reach php-fpm on the same machine.",
     ),
     (
         "fcgi-kept-1k",
         "FastCGI over kept connections, 1 KiB",
-        "TCP with `keep_conn`. Each server has a php-fpm of its own, as in all these tables: a kept connection holds a \
-         worker, so that one server would leave none to the next.",
+        "TCP with `keep_conn`. Each server has a php-fpm of its own, as in all these tables: a kept connection \
+         occupies a worker, so one server would leave no workers for the next.",
     ),
-    ("fcgi-kept-22k", "FastCGI over kept connections, 22,132 bytes", "And a longer body."),
+    (
+        "fcgi-kept-22k",
+        "FastCGI over kept connections, 22,132 bytes",
+        "The same with a longer body.",
+    ),
     (
         "fcgi-few-1k",
         "FastCGI to five workers, 1 KiB",
-        "php-fpm with as many workers as Debian's has; Skep sends it no more requests at a time, nginx all.",
+        "php-fpm with Debian's default number of workers; Skep sends it at most that many requests at a time, nginx \
+         sends all.",
     ),
     (
         "fcgi-few-uploads",
         "The same beside 100 slow uploaders",
-        "Each has sent 100 KiB of 1 MiB, and stands still.",
+        "Each has sent 100 KiB of 1 MiB, and sends no more.",
     ),
     (
         "fcgi-few-readers",
         "The same beside 100 slow readers",
-        "Each has asked for 541,761 bytes, and takes none.",
+        "Each has requested 541,761 bytes, and reads none.",
     ),
     (
         "ajp-1k",
         "AJP to Tomcat, 1 KiB",
-        "Tomcat's servlet for files, on the client's core, with packets of 64 KiB; one Tomcat for all rounds, loaded \
-         before the first until a request costs it no less CPU than before.",
+        "Tomcat's servlet for files, on the client's core, with packets of 64 KiB; one Tomcat for all rounds, warmed \
+         up before the first until its CPU per request no longer falls.",
     ),
     ("ajp-22k", "AJP to Tomcat, 22,132 bytes", "The same with a longer body."),
     ("redirect", "Redirect", "302 to an origin, with the path of the request."),
@@ -148,12 +153,12 @@ fn add_pairs(text: &mut String, what: &str, now: &[f64], before: &[f64]) {
 pub(crate) fn page(results: &Results) -> String {
     let mut page = String::from(
         "# Benchmarks\n\nWritten by `make bench` from `bench/results/latest.json`; not edited by \
-         hand. The cluster cache beside its peers, and TCP handoff beside proxies and its paper, are on other pages: \
+         hand. Comparisons of the cluster cache with other caches, and of TCP handoff with proxies and its paper, \
+         are on other pages: \
          [experiments](experiments/README.md).\n\n",
     );
     page += &machine(&results.machine);
-    page +=
-        "That was the last run; each table says when it was measured, and by which processor.\n";
+    page += "This is the machine of the last run; each table gives its own date and processor.\n";
     page += "\n## Targets\n\n";
     page += &targets::table(results);
     page += "\n## Requests\n\nMedians of the rounds, with the lowest and the highest round; `x` \
@@ -244,9 +249,9 @@ fn not_measured(name: &str, trouble: Option<&str>, columns: usize) -> String {
 
 fn uploads_table(uploads: &Uploads) -> String {
     let mut text = format!(
-        "\n## Uploads\n\nOne upload of {} MiB through a pool of two HTTP servers, passed on as it comes (nginx: \
-         `proxy_request_buffering off`); client and servers on the client's core. *More memory* is by \
-         how much the resident memory of the processes was larger than before, at most.\n\n\
+        "\n## Uploads\n\nOne upload of {} MiB through a pool of two HTTP servers, streamed (nginx: \
+         `proxy_request_buffering off`); client and servers on the client's core. *More memory* is the maximum \
+         growth of the resident memory of the processes.\n\n\
          | server | CPU per MiB, us | MiB per second | more memory, MiB |\n|---|---|---|---|\n",
         uploads.bytes >> 20
     );
@@ -269,8 +274,9 @@ fn uploads_table(uploads: &Uploads) -> String {
 
 fn collapse_table(collapse: &Collapse) -> String {
     let mut text = format!(
-        "\n## One page for many clients\n\n{} clients of a cluster of {} nodes ask at the same moment for one page, which \
-         takes the application {} ms; as many requests may be there at a time. Each round has another page. Dispatcher and nodes are on one \
+        "\n## One page for many clients\n\n{} clients of a cluster of {} nodes request the same page at the same \
+         moment. The application takes {} ms for it, and accepts the requests of all clients at the same time. Each round \
+         has another page. Dispatcher and nodes are on one \
          core, clients and application on the other. Times are to the end of the page.\n\n\
          | the page | computations | median, ms | longest, ms |\n|---|---|---|---|\n",
         grouped(u64::from(collapse.clients)),
@@ -303,9 +309,9 @@ fn whole(samples: &[CollapseSample], of: fn(&CollapseSample) -> f64) -> String {
 
 fn idle_table(idle: &Idle) -> String {
     let mut text = format!(
-        "\n## Idle connections\n\n{} clients have asked once and keep silent; {CONNECTIONS} \
-         others go on asking for 1 KiB. Resident memory is that of the processes; what the \
-         kernel holds for a socket is the same for all.\n\n\
+        "\n## Idle connections\n\n{} clients have sent one request each and stay idle; {CONNECTIONS} \
+         others continue to request 1 KiB. Resident memory is that of the processes; the kernel's memory for a \
+         socket is the same for all servers.\n\n\
          | server | resident memory each, bytes | CPU per request, us: alone | beside them | \
          requests per second: alone | beside them | ratio | errors |\n\
          |---|---|---|---|---|---|---|---|\n",
@@ -384,26 +390,26 @@ fn method() -> String {
 - Every server runs one worker, pinned to core {SERVER_CORE}, logs off, tuned as its manual \
 advises: see `bench/peers/`. wrk has core {CLIENT_CORE}, one thread and {CONNECTIONS} \
 connections. HAProxy and Varnish answer from their caches, which is checked by `Age`.\n\
-- Before it is measured, a server answers for every file, byte for byte.\n\
+- Before a measurement, every file is requested from the server and compared byte for byte.\n\
 - Rounds are interleaved: all servers of a table run, and are measured in turn; a warm-up of \
-{WARM_UP_SECONDS} s comes before each measurement. Each round starts them anew, in another order. What they \
-pass requests on to runs through all rounds of a table.\n\
+{WARM_UP_SECONDS} s comes before each measurement. Each round restarts them, in another order. The backends that \
+they forward requests to run through all rounds of a table.\n\
 - CPU per request is the time on a core of all threads of the server's process tree \
 (`/proc/PID/task/TID/schedstat`, nanoseconds), with the softirq work done in their name or moved \
-to ksoftirqd, divided by the requests that wrk completed; what it passes requests on to is not in it. It is the figure to compare: requests \
-per second also depend on the client and on what else runs on the machine.\n\
+to ksoftirqd, divided by the requests that wrk completed; the server's backends are not included. It is the figure to \
+compare: requests per second also depend on the client and on other load of the machine.\n\
 - wrk costs more CPU for a small request than a fast server does. Such a server then sleeps \
 between requests and is woken for each, so that its CPU per request rises while that of a slower \
-one, which finds ten requests waiting, does not. The column *busy client* is free of that \
-(`bench/limit/drain.c` polls {CONNECTIONS} connections without ever sleeping). Targets are judged \
-by wrk, as issue 2 says.\n\
+one, which finds ten requests waiting, does not. The column *busy client* does not have this effect \
+(`bench/limit/drain.c` polls {CONNECTIONS} connections without ever sleeping). Targets use the figures of wrk, as \
+issue 2 requires.\n\
 - Over loopback a server also does part of the receiver's work, and part of its own is done by \
-the receiver. This is so for all of them alike.\n\
+the receiver. This applies to all servers alike.\n\
 - The congestion control is set to cubic, the kernel's default, while measuring. Under BBR, which \
 paces by timers, the cost of sending large bodies over loopback swings by a factor of two and \
 more from run to run.\n\
-- `limit` (`bench/limit/limit.c`) is one epoll loop: look up the path, one write of a reply made \
-before. It is no server.\n"
+- `limit` (`bench/limit/limit.c`) is one epoll loop that looks up the path and sends a prepared reply with one \
+write. It is not a complete server.\n"
     )
 }
 

@@ -79,18 +79,18 @@ pub(super) fn add_pairs(text: &mut String, results: &Results) {
 fn intro() -> String {
     let mbit_s = LINK_BITS_S / 1_000_000;
     format!(
-        "\n## Direct dispatch\n\nA test bed of network namespaces (`testbed/`): a client, a \
-         dispatcher's machine and {DIRECT_NODES} nodes (`skep run`, one worker each) on one LAN, \
-         all on the cores of this machine. `skep-bench direct` repeats it, as root. What becomes \
-         of connections when dispatchers and nodes die or change: [figures of the \
-         tests](experiments/direct.md). *Nodes themselves* is the limit: the client asks each node at its own address, and nothing \
-         stands before them. Skep steers the client's packets, and nodes answer by themselves; \
-         HAProxy in TCP mode and nginx stream pass all bytes on both ways. *CPU* is that of the \
-         whole bed: client, dispatcher, nodes and their kernels; what a row has more than the \
-         nodes themselves is what stands before them costs, the longer way through the LAN \
-         included. `x` is the ratio to the nodes themselves, measured right before. Links with a \
-         rate have {mbit_s} Mbit/s for each node and for the dispatcher's machine, as on a LAN \
-         where cables are the bound; without one the cores are it.\n"
+        "\n## Direct dispatch\n\nA test bed of network namespaces (`testbed/`): a client, a dispatcher's \
+         machine and {DIRECT_NODES} nodes (`skep run`, one worker each) on one LAN, all on the cores of this \
+         machine. `skep-bench direct` repeats it, as root. For the effect of failures and changes of \
+         dispatchers and nodes on connections, see the [figures of the tests](experiments/direct.md). *Nodes \
+         themselves* is the limit: the client connects to each node at its own address, with nothing in \
+         between. Skep steers the client's packets, and nodes reply directly; HAProxy in TCP mode and nginx \
+         stream forward all bytes in both directions. *CPU* is that of the whole bed: client, dispatcher, \
+         nodes and their kernels; the excess of a row over the nodes themselves is the cost of the dispatcher \
+         or proxy, including the longer way through the LAN. `x` is the ratio to the nodes themselves, \
+         measured right before. Links with a rate have {mbit_s} Mbit/s for each node and for the dispatcher's \
+         machine, as on a LAN where the links are the bottleneck; without a rate the cores are the \
+         bottleneck.\n"
     )
 }
 
@@ -176,22 +176,22 @@ fn method() -> String {
     format!(
         "\n### How it is measured\n\n\
 - The client is wrk with a thread for each node, {SHORT_CONNECTIONS} connections for short \
-requests (`Connection: close`) and {DOWNLOAD_CONNECTIONS} kept ones for large replies. Each of its \
-threads asks one node, or all ask what stands before the nodes.\n\
-- Before it is measured, a way answers for every file, byte for byte. Its machine is killed after \
-it and booted for the next.\n\
+requests (`Connection: close`) and {DOWNLOAD_CONNECTIONS} kept ones for large replies. Each of its threads sends \
+requests to one node, or all send to the dispatcher or proxy.\n\
+- Before a way is measured, every file is requested through it and compared byte for byte. Its \
+machine is killed afterwards and booted for the next.\n\
 - CPU is the time on a core of all processes of the bed (`/proc/PID/task/TID/schedstat`, for wrk \
-`/proc/self/stat`) and of ksoftirqd. The packets of a bed are carried by the kernel in the name of \
-the sender, so a dispatcher's packet programs and bridges are in it; where the kernel keeps \
-softirq time apart, that of the whole machine is added. Interrupts in the name of a stranger are \
-not in it. What is left of the busy time of all cores (`/proc/stat`) is given as other work.\n\
-- *The dispatcher's processes* are Skep's daemon with its netguard, or the proxy, with the kernel's \
-work in their name: for Skep heartbeats and tables alone, since packets pass it by.\n\
-- Nothing is pinned: connections per second are what two cores can do for client, dispatcher and \
+`/proc/self/stat`) and of ksoftirqd. The kernel accounts the packets of a bed to the sender, so a dispatcher's \
+packet programs and bridges are included; if the kernel accounts softirq time separately, that of the whole machine \
+is added. Interrupts that are accounted to processes outside the bed are not included. The rest of the busy time of \
+all cores (`/proc/stat`) is given as other work.\n\
+- *The dispatcher's processes* are Skep's daemon with its netguard, or the proxy, with the kernel's work accounted \
+to them: for Skep only heartbeats and tables, since packets do not pass through its processes.\n\
+- No process is pinned: connections per second are what two cores can do for client, dispatcher and \
 nodes together, while a real dispatcher has a machine for itself. So CPU is the figure to compare.\n\
-- *Frames as on a wire* are no longer than the MTU and have complete checksums, as XDP needs it; \
-this costs all rows the same work that a network card does elsewhere. *Long frames* of up to 64 KiB \
-are what virtual devices pass on when nothing forbids it.\n"
+- *Frames as on a wire* are no longer than the MTU and have complete checksums, as XDP requires; this costs all rows \
+the work that a network card does elsewhere. Virtual devices forward *long frames* of up to 64 KiB unless this is \
+disabled.\n"
     )
 }
 

@@ -14,13 +14,13 @@ const BOTH: &str = "plans and tables";
 pub(super) fn section(tables: &Tables) -> String {
     let figures = &tables.figures;
     let mut text = String::from(
-        "\n## Plans and tables of large clusters\n\nWhat they cost the active dispatcher in direct \
+        "\n## Plans and tables of large clusters\n\nThe cost of plans and tables for the active dispatcher in direct \
          dispatch, in percent of a core: `skep-bench tables`, or `cargo bench -p skep-steering \
          --bench tables`. *Plans* is reading the services' states, *tables* making the forwarding \
-         table, encoding it, and sealing and sending it to all nodes; *heartbeats* is taking note \
-         of those of all nodes, 20 a second each, with the loads in them, and *unsealing* verifying and decoding them; *own heartbeats* is sealing and sending the \
-         dispatcher's, 50 a second to each of 500 nodes, and no more in all to more. \
-         Sending goes to a socket of this machine, so that receiving is in it.\n\n",
+         table, encoding it, and sealing and sending it to all nodes; *heartbeats* is processing those of all nodes, \
+         20 a second each, with the loads in them, and *unsealing* is verifying and decoding them; *own heartbeats* \
+         is sealing and sending the dispatcher's, 50 a second to each of 500 nodes, and the same total to more \
+         nodes. Datagrams are sent to a socket of this machine, so the cost of receiving is included.\n\n",
     );
     text.push_str(&table(figures));
     text + &super::machine(&tables.machine)
@@ -28,8 +28,8 @@ pub(super) fn section(tables: &Tables) -> String {
 
 /// The section on the cost of comparing maps in netguard.
 pub(super) fn comparison(comparison: &Tables) -> String {
-    let text = "\n## Comparing the packet programs' maps\n\nWhat it costs netguard to compare the maps \
-                with what it wrote to them, within 30 s everything once, in percent of a core: \
+    let text = "\n## Comparing the packet programs' maps\n\nThe cost for netguard of comparing the maps with what it \
+                wrote to them (all maps once within 30 s), in percent of a core: \
                 `skep-bench tables`, or `cargo bench -p skep-datapath --bench compare`. *Longest* is \
                 the longest of the ten comparisons in a second, during which orders wait.\n\n";
     text.to_owned() + &table(&comparison.figures) + &super::machine(&comparison.machine)

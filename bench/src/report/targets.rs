@@ -162,10 +162,13 @@ fn collapse_findings(collapse: Option<&Collapse>) -> [(String, Finding); 3] {
     [
         (format!("{page}: one computation"), once),
         (
-            format!("{page} that turns out to be private: nobody waits for more than one other"),
+            format!("{page} that turns out to be private: no client waits for more than one other"),
             within(1, 2.0),
         ),
-        (format!("{page} that is known to be private: nobody waits for another"), within(2, 1.0)),
+        (
+            format!("{page} that is known to be private: no client waits for another"),
+            within(2, 1.0),
+        ),
     ]
 }
 

@@ -220,10 +220,9 @@ impl Results {
         page.add(&setting(&self.settings, &self.machine));
         page.add(&format!(
             "\n{NODES} nodes with a cache of {:.0} MB each, a data set of {:.0} MB, popularity \
-             Zipf 1.0. One after the other: {}. Failed: no right answer in 10 s, or a connection \
-             that ended within a reply. A kept connection that is found closed before a byte of \
-             the answer came is replaced by the client, once (RFC 9112, 9.3.1), and counts as \
-             replaced. Bold: a peer is better there.\n",
+             Zipf 1.0. One after the other: {}. Failed: no correct answer in 10 s, or a connection \
+             that ended within a reply. If a kept connection turns out to be closed before a byte of the answer \
+             arrives, the client replaces it, once (RFC 9112, 9.3.1); it counts as replaced. Bold: a peer is better there.\n",
             cache_bytes as f64 / 1e6,
             data.bytes() as f64 / 1e6,
             EVENTS.map(Event::text).join(", "),
@@ -261,9 +260,9 @@ impl Results {
 
     fn add_dips(&self, page: &mut Page) {
         page.add(
-            "Answers from memory in percent: before the event, the least second after it, and \
-             seconds until it stays within a point of what it was (-: not before the next \
-             event). Bold: a peer's least second is better.\n",
+            "Answers from memory in percent: before the event, in the worst second after it, and seconds until it \
+             stays within one point of the earlier value (-: not before the next event). Bold: a peer's worst second \
+             is better.\n",
         );
         let peers = || self.courses.iter().filter(|course| !course.row.is_skep());
         let best = |number| peers().map(|it| it.dip(number).1).fold(0.0, f64::max);

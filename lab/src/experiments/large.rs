@@ -311,9 +311,9 @@ impl Results {
         page.add("`skep-lab large` makes this page ([how](README.md)).\n");
         page.add(&self.machine.text());
         page.add(&format!(
-            "\nA file of {:.1} GB behind an HTTP origin that makes it up; {} nodes with {} MiB of \
+            "\nA file of {:.1} GB behind an HTTP origin that generates it; {} nodes with {} MiB of \
              memory each; all on this one machine, in network namespaces (`testbed/`), and on its \
-             cores. Clients ask the nodes themselves.\n",
+             cores. Clients send their requests directly to the nodes.\n",
             self.file_bytes as f64 / 1e9,
             self.nodes,
             self.cache_bytes >> 20,
@@ -327,9 +327,9 @@ impl Results {
     fn add_streams(&self, page: &mut Page) {
         page.add("## One reader of the whole\n");
         page.add(&format!(
-            "MB/s and, beside it, its part of what nginx reaches, bold where that is less; with links of {} Mbit/s ({} MB/s \
-             with all headers), and with links as fast as the kernel. The origin and all nodes are \
-             on the same cores as who reads.\n",
+            "MB/s and, beside it, the ratio to nginx, bold where it is below 1; with links of {} Mbit/s ({} MB/s \
+             with all headers), and with links as fast as the kernel. The origin and all nodes share the reader's \
+             cores.\n",
             LINK_BITS_S / 1_000_000,
             LINK_BITS_S / 8_000_000,
         ));
@@ -351,8 +351,8 @@ impl Results {
     fn add_seeks(&self, page: &mut Page) {
         page.add("## Seeks\n");
         page.add(&format!(
-            "One reader asks {SEEKS} times for {SEEK_BYTES} bytes anywhere in the file: time to the \
-             first byte, in ms. Cold: no node has any of it. Warm: at other places, after that.\n"
+            "One reader makes {SEEKS} requests for {SEEK_BYTES} bytes anywhere in the file: time to the \
+             first byte, in ms. Cold: no node has any of it. Warm: at other places, afterwards.\n"
         ));
         let row = |what: &str, report: &Report| {
             let times = report.time_us;
@@ -366,9 +366,9 @@ impl Results {
         page.add("## Many readers\n");
         let mb_s = self.readers.bytes as f64 / 1e3 / self.readers.elapsed_ms.max(1) as f64;
         page.add(&format!(
-            "{} readers, each at one of the nodes, read {} MB at places by chance, \
-             {:.1} GB in all, at {mb_s:.0} MB/s; every byte is compared. Bytes that the origin had \
-             sent, over the file's, after each further file's worth of reading:\n",
+            "{} readers, each at one of the nodes, read {} MB at random places, \
+             {:.1} GB in all, at {mb_s:.0} MB/s; every byte is compared. Bytes that the origin had sent, divided by \
+             the file's, after each further file size of reading:\n",
             self.readers_at_once,
             PART_BYTES / 1_000_000,
             self.readers.bytes as f64 / 1e9,
@@ -376,7 +376,7 @@ impl Results {
         let head: Vec<String> = (1..=self.ratios.len()).map(|round| format!("{round}")).collect();
         let row = self.ratios.iter().map(|ratio| format!("{ratio:.3}")).collect();
         page.add_table(&head, &[row]);
-        page.add("\nWhat became of the segments that nodes sought:\n");
+        page.add("\nResults of the nodes' searches for segments:\n");
         let outcomes = self.outcomes.iter().filter(|(_, count)| **count > 0);
         let (names, counts): (Vec<_>, Vec<_>) =
             outcomes.map(|(name, count)| (name.clone(), count.to_string())).unzip();

@@ -148,22 +148,21 @@ pub(super) fn setting(settings: &Settings, machine: &MachineDescription) -> Stri
     format!(
         "{}\n\n\
          All of it runs on this one machine, in network namespaces (`testbed/`): a client machine, a \
-         dispatcher, nodes, an origin. So that the links and the origin are the bound and not its \
+         dispatcher, nodes, an origin. So that the links and the origin are the bottleneck and not the machine's \
          cores, both are slow: each node's link has {} Mbit/s either way, the origin answers \
          after {} ms and sends {} Mbit/s in all. Each node has {node_cpu_cores} of a core, the \
          dispatcher {dispatcher_cpu_cores}, the origin {origin_cpu_cores}; the links of client, \
-         dispatcher and origin have no rate. The last column of tables says how busy the \
-         machine's cores were, with whatever else ran on it. \
-         Ratios depend on how the links stand to the origin; a slower origin would favour \
-         systems that ask it less.\n\n\
-         {} clients ask in a closed loop, each over a connection that is replaced after {} \
-         requests; every byte of every reply is compared with what it must be. Objects and their \
-         order are the same in all rows. Caches are filled with a fast origin and fast links \
-         ({} requests for each object on the mean), then run {} s at the speeds above before {} s \
+         dispatcher and origin have no rate. The last column of tables shows how busy the machine's cores were, \
+         including other load. Ratios depend on the ratio of links to origin; a slower origin would favour systems \
+         that send it fewer requests.\n\n\
+         {} clients send requests in a closed loop, each over a connection that is replaced after {} \
+         requests; every byte of every reply is compared with the expected one. Objects and their order are the \
+         same in all rows. Caches are filled with a fast origin and fast links \
+         ({} requests for each object on average), then run {} s at the speeds above before {} s \
          are measured.\n\n\
-         Caches have the same size: Skep's counts the bytes of objects, Varnish's those of its \
-         store with its own book-keeping of each object; nginx's has room for as many objects as \
-         make so many bytes on the mean (it looks at a size in bytes only every 10 s).",
+         Caches have the same size: Skep's counts the bytes of objects, Varnish's those of its store including its \
+         own data about each object; nginx's has room for as many objects as have this size on average (it checks a \
+         size in bytes only every 10 s).",
         machine.text(),
         mbit(settings.node_rate_bits_s),
         settings.origin.delay_ms,

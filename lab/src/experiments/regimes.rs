@@ -88,10 +88,9 @@ impl Results {
         page.add(&setting(&self.settings, &self.machine));
         page.add(&format!(
             "\n{NODES} nodes with a cache of {:.0} MB each. Shares are of bytes: from the memory \
-             of the node that answered, from another node's, from the origin. Redundant: bytes \
-             that the origin sent since all caches were empty, over those of the different \
-             objects among them; 1.00 is each object once. Busiest: bytes that the busiest node \
-             sent over the mean. First byte in milliseconds. Bold: a peer is better there.\n",
+             of the node that answered, from another node's, from the origin. Redundant: bytes that the origin sent \
+             since all caches were empty, divided by those of the distinct objects among them; 1.00 means each \
+             object once. Busiest: bytes that the busiest node sent, divided by the mean. First byte in milliseconds. Bold: a peer is better there.\n",
             cache_bytes as f64 / 1e6
         ));
         for (regime, (what, tenths)) in REGIMES.into_iter().enumerate() {

@@ -127,8 +127,7 @@ impl Results {
             most * 100.0
         ));
         page.add(
-            "Requests per second; in brackets, over one node of nginx behind HAProxy round \
-             robin.\n",
+            "Requests per second; in brackets, relative to one node of nginx behind HAProxy round robin.\n",
         );
         let head = self.head("row");
         let base =
@@ -156,7 +155,7 @@ impl Results {
     /// Adds each of Skep's rows relative to each of the peers'.
     fn add_ratios(&self, page: &mut Page, popularity: PopularityLaw) {
         page.add(
-            "Requests per second over those of a peer with as many nodes, bold where Skep loses:\n",
+            "Requests per second relative to a peer with as many nodes, bold where Skep loses:\n",
         );
         let head = self.head("row / peer");
         let mut rows = Vec::new();
@@ -181,7 +180,7 @@ impl Results {
     fn add_paper(&self, page: &mut Page) {
         page.add("## The paper's table 2\n");
         page.add(
-            "Requests per second and, in brackets, over one node, on the paper's own machines \
+            "Requests per second and, in brackets, relative to one node, on the paper's own machines \
              (Pentium III, Fast Ethernet; each node with the data set on its own disk, which is \
              why its rows without cooperation grow with the nodes, and ours, which share one slow \
              origin, do not). WhizzBee over LVS: 0.79, 1.06, 2.00, 2.82.\n",
@@ -197,9 +196,8 @@ impl Results {
     fn add_details(&self, page: &mut Page) {
         page.add("## All figures\n");
         page.add(
-            "Memory: of the node that answered, of another node. Origin: what it was asked for in \
-             the measured time. Busiest: bytes that the busiest node sent, to clients and to \
-             other nodes, over the mean. First byte in milliseconds.\n",
+            "Memory: of the node that answered, of another node. Origin: its requests in the measured time. Busiest: \
+             bytes that the busiest node sent, to clients and to other nodes, divided by the mean. First byte in milliseconds.\n",
         );
         let head = texts([
             "row",

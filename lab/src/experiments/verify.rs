@@ -217,7 +217,7 @@ impl Results {
             "\n{NODES} nodes behind a dispatcher (`proxy`), each with a cache of {:.0} MB, and an \
              HTTP origin, in network namespaces on this one machine. {} objects, {:.0} MB in all, \
              popularity Zipf 1.0. A third of them change every {:.1} to {:.0} s, and one more, of \
-             two segments, every {:.0} s; the origin lets those be used for a second. Each {} ms something \
+             two segments, every {:.0} s; the origin allows their use for a second. Each {} ms something \
              happens: a node is added; then nodes are killed (`kill -9`), started, drained and \
              resumed, again and again: {} times in all.\n",
             self.cache_bytes as f64 / 1e6,
@@ -230,10 +230,10 @@ impl Results {
             self.events,
         ));
         page.add(&format!(
-            "Every byte of every reply is compared with what the version that the reply's entity \
-             tag names must be. Wrong: another byte or length, or a version that never was. \
-             Failed: no right reply in {} s, or a connection that ended within one; that is what \
-             clients of a killed node's replies see. Old: of a version that was replaced before \
+            "Every byte of every reply is compared with the version that the reply's entity tag names. Wrong: \
+             another byte or length, or a version that never existed. Failed: no correct reply in {} s, or a \
+             connection that ended within one; the \
+             latter happens to clients of a killed node. Old: of a version that was replaced before \
              the request.\n",
             RESPONSE_TIMEOUT_MS / 1000
         ));

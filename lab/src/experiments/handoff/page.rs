@@ -19,10 +19,10 @@ impl Results {
             "`skep-lab handoff` makes this page ([how](README.md)), or parts of it by `--parts moves,to-self,nodes,sizes,loss,transports,relay`. All \
              machines are network namespaces on one machine and share its cores. Frames are as on a wire, \
              each node has one worker, and clients open a connection for each request. *CPU* is that of the whole bed: \
-             client, dispatcher, nodes, netguards and their kernels, with all of ksoftirqd; *others* is \
-             what else ran on the machine meanwhile. *The paper* is Doh and Noh, 2006, which introduced LCCP; XO and Prism are \
-             other published systems for TCP handoff; SURGE is the generator of web load that the paper used. A ratio is of two measurements of the same round. Where ours loses, \
-             or misses what is wanted, it is bold.\n",
+             client, dispatcher, nodes, netguards and their kernels, with all of ksoftirqd; *others* is other load \
+             of the machine. *The paper* is Doh and Noh, 2006, which introduced LCCP; XO and Prism are \
+             other published systems for TCP handoff; SURGE is the generator of web load that the paper used. A \
+             ratio is of two measurements of the same round. It is bold where Skep is worse, or misses the goal.\n",
         );
         self.moves.iter().for_each(|part| moves::add(&mut page, part));
         self.to_self.iter().for_each(|part| to_self::add(&mut page, part));
@@ -33,8 +33,8 @@ impl Results {
         self.relay.iter().for_each(|part| relay::add(&mut page, part));
         page.add("## Not measured\n");
         page.add(
-            "Whole moves by LCCP on TCP: Skep has no such transport, and its messages alone are measured. XO and Prism themselves: they \
-             need a switch, or are not to be had.\n",
+            "Whole moves by LCCP on TCP: Skep has no such transport, and only the messages are measured. XO and \
+             Prism themselves: they need a switch, or are not available.\n",
         );
         for trouble in &self.troubles {
             page.add(&format!("Not measured: {trouble}\n"));

@@ -46,13 +46,16 @@ impl Results {
              Tomcat from Debian's package behind Skep, by AJP. Each node has {NODE_CPU_CORES} of a core ({quota_ms} ms \
              of each {} ms) and {HEAP_MIB} MiB of heap; Skep sends it {NODE_REQUESTS_MAX} requests at a time at most, \
              and lets {QUEUE_MAX} more wait. All of it runs on this one machine, in network namespaces (`testbed/`).\n\n\
-             The page is one as in the paper: the servlet (`lab/peers/Portal.java`) knows the client by its address, \
-             begins a session, and puts {:.0} KB of HTML together from a menu, news, four searches of a catalogue and a \
-             list of loans. `skep bench run portal` asks for it, with a connection and a session for each request, and compares \
+             The page resembles the paper's: the servlet (`lab/peers/Portal.java`) identifies the client by its \
+             address, begins a session, and builds {:.0} KB of HTML from a menu, news, four searches of a catalogue \
+             and a list of loans. `skep bench run portal` requests it, with a connection and a session for each \
+             request, and compares \
              every page with the first. *Light* is {} requests of {} clients, *heavy* {} of {}, as in the paper.\n\n\
-             The JVMs first answer runs of {} pages at full speed until a page costs what it did in the run before; then \
-             they get their quotas, and one heavy run. Processor time of a page in those runs, in ms: {}. Then come {} \
-             rounds. Each has all numbers of nodes, in another order and with other nodes than the round before: \
+             The JVMs first answer runs of {} pages at full speed until the cost of a page no longer changes from \
+             run to run; then they get their quotas, and one heavy run. Processor time of a page in those runs, in \
+             ms: {}. Then come {} \
+             rounds. Each round has all numbers of nodes, in another order and with other nodes than the round \
+             before: \
              {} light runs and a heavy one. Figures are medians over all rounds.\n",
             NODE_CPU_PERIOD_US / 1_000,
             figures.page_bytes() / 1e3,
@@ -71,7 +74,7 @@ impl Results {
         page.add("## Heavy load\n");
         page.add(
             "Failed: in all rounds together, with the warm-up for four nodes. In brackets: the slowest and the fastest round. Of \
-             linear: over one node's times the number of nodes. The paper's speed-ups are relative \
+             linear: divided by one node's rate times the number of nodes. The paper's speed-ups are relative \
              to a single node slowed down by its failed requests; *right answers only* leaves these out.\n",
         );
         let head = texts([
@@ -103,7 +106,7 @@ impl Results {
 
     fn add_light(&self, page: &mut Page, figures: &Figures<'_>) {
         page.add("## Light load\n");
-        page.add("Added: over one node less.\n");
+        page.add("Added: gain over one node less.\n");
         let head = texts([
             "nodes",
             "pages/s",
@@ -134,9 +137,10 @@ impl Results {
     fn add_without_queue(&self, page: &mut Page, figures: &Figures<'_>) {
         page.add("## Without a queue\n");
         page.add(&format!(
-            "The heavy load where Skep lets no request wait (`queue_max = 0`), so that what finds {NODE_REQUESTS_MAX} \
-             requests at each node gets 503 at once. Its {} clients are more than two nodes take, and fewer than \
-             three. A client that is refused asks again after 20 ms, so that refusals use up the {} requests.\n",
+            "The heavy load where Skep lets no request wait (`queue_max = 0`), so that a request that \
+             finds {NODE_REQUESTS_MAX} \
+             requests at each node gets 503 at once. Its {} clients are more than two nodes can serve, and fewer \
+             than three can. A client that is refused retries after 20 ms, so refusals use up the {} requests.\n",
             self.plan.heavy.clients, self.plan.heavy.requests,
         ));
         let failed = |nodes| {
@@ -165,9 +169,9 @@ fn failed(figures: &Figures<'_>, nodes: usize) -> String {
 fn add_details(page: &mut Page, figures: &Figures<'_>) {
     page.add("## All figures\n");
     page.add(
-        "Latency in ms from the beginning of a request to the end of its page. Nodes: processor time for a page, and the \
-         part of their quotas that they used. Skep: its processor time for a page. Sessions: those that the node with \
-         fewest and with most of them got in a run.\n",
+        "Latency in ms from the beginning of a request to the end of its page. Nodes: processor time for a page, and \
+         the share of their quotas that they used. Skep: its processor time for a page. Sessions: of the nodes with \
+         the fewest and the most of them in a run.\n",
     );
     let head = texts([
         "load",

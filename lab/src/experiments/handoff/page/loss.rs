@@ -10,8 +10,8 @@ pub(super) fn add(page: &mut Page, Part { machine, figures: loss }: &Part<Loss>)
     page.add(&machine.text());
     page.add(&format!(
         "\n{} nodes, {} clients for each, replies of {} bytes, every byte compared; a share of all LCCP packets (IP protocol 253) is lost on the \
-         way, reports to the dispatcher included. Wanted: no failed request. *Stayed* are connections that were to move \
-         and were answered by the node that had them. The paper has no such measurement; it argues that such a \
+         way, reports to the dispatcher included. Goal: no failed request. *Stayed* are connections that should have \
+         moved and were answered by the node that had them. The paper has no such measurement; it argues that such a \
          loss does not matter.\n",
         loss.nodes, loss.clients, loss.object_bytes,
     ));

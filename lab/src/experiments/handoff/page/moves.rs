@@ -12,10 +12,11 @@ pub(super) fn add(page: &mut Page, Part { machine, figures: Moves { runs } }: &P
     page.add("## What a move takes\n");
     page.add(&machine.text());
     page.add(&format!(
-        "\nTwo nodes, an object of 1 KiB that is one's by its URL, so that every connection which the other accepts moves. One \
-         client, one connection at a time. *Frozen* is from the order to freeze until the receiver is \
-         told to go on (GO), as the donor's clock says; wanted: at most {FREEZE_US_MAX} us at the median. *Whole* is from the worker's \
-         decision until the receiver has said that it serves. From the nodes' histograms \
+        "\nTwo nodes, an object of 1 KiB whose URL belongs to one of them, so that every connection which the other \
+         accepts moves. One \
+         client, one connection at a time. *Frozen* is the time from the order to freeze until GO is sent to the \
+         receiver, by the donor's clock; goal: at most {FREEZE_US_MAX} us at the median. *Whole* is the time from \
+         the worker's decision until the receiver has confirmed that it serves. From the nodes' histograms \
          (`skep_handoff_freeze_seconds`, `skep_handoff_move_seconds`, `skep_handoff_step_seconds`): microseconds.\n",
     ));
     let head = texts(["LCCP on", "", "moves", "10 %", "median", "90 %", "99 %", "mean"]);
@@ -43,8 +44,9 @@ pub(super) fn add(page: &mut Page, Part { machine, figures: Moves { runs } }: &P
     };
     page.add_table(&head, &runs.iter().flat_map(of).collect::<Vec<_>>());
     page.add(
-        "The receiver's `create` and `restore` are within the donor's `offer`, its `start` within `go`; `ready` has `redirect` in \
-         it. Neither paper nor others give times of their moves; a prototype in Python froze a connection for 84 us between two \
+        "The receiver's `create` and `restore` are within the donor's `offer`, its `start` within `go`; `ready` \
+         includes `redirect`. Neither the paper nor others give times of their moves; a prototype in Python froze \
+         a connection for 84 us between two \
          namespaces. Both nodes, their netguards and the client share two cores.\n",
     );
     runs.iter().for_each(|run| add_cost(page, run));
@@ -53,10 +55,11 @@ pub(super) fn add(page: &mut Page, Part { machine, figures: Moves { runs } }: &P
 fn add_cost(page: &mut Page, run: &MovesRun) {
     let (many, direct) = (&run.many, &run.direct);
     page.add(&format!(
-        "**Many at a time**, LCCP on {}: {:.0} connections a second, of which {:.0} moved; {} that were to move stayed, {} requests failed. Frozen for {:.0} us at the \
-         median. CPU for each connection: {:.1} us, where none moves (`direct`, {:.0} a second) {:.1} us: a move \
-         costs the bed {:.0} us. Of the nodes' threads, microseconds for each move (workers also \
-         serve; the receiver's its own connections, too):\n",
+        "**Many at a time**, LCCP on {}: {:.0} connections a second, of which {:.0} moved; {} that should have moved \
+         stayed, {} requests failed. Frozen for {:.0} us at the \
+         median. CPU for each connection: {:.1} us, compared with runs without moves (`direct`, {:.0} a second) {:.1} us: a move \
+         costs the bed {:.0} us. Of the nodes' threads, microseconds for each move (workers also serve; those of the \
+         receiver also serve its own connections):\n",
         run.transport,
         many.per_s(),
         many.moved() as f64 / many.seconds,

@@ -15,9 +15,11 @@ pub(super) fn add(page: &mut Page, Part { machine, figures: nodes }: &Part<Nodes
     page.add("## Figure 6 of the paper: from 1 to 14 nodes\n");
     page.add(&machine.text());
     page.add(&format!(
-        "\nLinks are the bound: those of nodes and of the dispatcher have {} Mbit/s either way (the paper's had 100). SURGE's objects: {} files, {:.1} MB, \
-         every fifth request for the most popular one; the mean reply has {:.0} bytes. {} clients for each node (the paper had 200 \
-         threads) ask again as soon as they have their reply. Handoff is under round robin, as in the paper, so that all but every n-th connection \
+        "\nLinks are the bottleneck: those of nodes and of the dispatcher have {} Mbit/s either way (the paper's \
+         had 100). SURGE's objects: {} files, {:.1} MB, \
+         every fifth request for the most popular one; the mean reply has {:.0} bytes. {} clients for each node (the \
+         paper had 200 threads) send the next request as soon as they have their reply. Handoff is under round \
+         robin, as in the paper, so that all but every n-th connection \
          moves. *Nodes themselves* is the paper's ideal system. Medians of rounds of {} s.\n",
         nodes.link_bits_s / 1_000_000,
         nodes.files,
@@ -27,8 +29,8 @@ pub(super) fn add(page: &mut Page, Part { machine, figures: nodes }: &Part<Nodes
         nodes.window_ms as f64 / 1e3,
     ));
     page.add(&format!(
-        "Connections per second; in brackets over the ideal's, with the lowest and the highest round. Wanted of \
-         handoff: {IDEAL_MIN}. The paper's figure shows no difference, and gives no numbers.\n"
+        "Connections per second; in brackets relative to the ideal's, with the lowest and the highest round. Goal \
+         for handoff: {IDEAL_MIN}. The paper's figure shows no difference, and gives no numbers.\n"
     ));
     let counts = nodes.counts();
     let head = || {

@@ -24,14 +24,16 @@ fn setting(relayed: &RelayFigures) -> String {
     };
     let objects: Vec<_> = relayed.objects.iter().map(object).collect();
     format!(
-        "{} nodes under round robin, LCCP on ip; {} clients, replies of {}, each byte compared. Between the client and all others is a router, \
-         and in it a relay on a TUN device: of all packets, either way, {} % are lost, {} % come twice (half of the copies at once, \
-         the others late) and {} % come {} to {} ms late, so that others overtake them; by seed {} and number. LCCP is spared: \
-         see above. The client's kernel is as it is by default: a SYN is sent again after 1 s, other packets after 200 ms at \
-         least. A request that has no complete answer after {} s has hung; none is given up, those under way at the end \
-         are waited for. RSTs of the cluster that no connection of the client hears are none of its failures: where a late \
-         copy of a reply comes after the end, the client's kernel answers by RST, which ends the node's TIME_WAIT (RFC 1337), \
-         and then what of the client's is still on its way is answered by RST.\n",
+        "{} nodes under round robin, LCCP on ip; {} clients, replies of {}, each byte compared. Between the client \
+         and all others is a router with a relay on a TUN device. Of all packets, in both directions, {} % are lost, {} % are \
+         duplicated (half of the copies at once, the others late) and {} % come {} to {} ms late, so that others \
+         overtake them; by seed {} and number. LCCP \
+         is not affected: see above. The client's kernel has its defaults: a SYN is retransmitted after 1 s, other \
+         packets after 200 ms at least. A request that has no complete answer after {} s has hung; none is given up, \
+         and the run waits for those in progress at the end. RSTs of the cluster that reach no connection of the \
+         client do not count as failures: if a late copy of a reply arrives after the end, the client's kernel \
+         answers with RST, which ends the node's TIME_WAIT (RFC 1337), and packets of the client that are still in \
+         transit are then answered with RST.\n",
         relayed.nodes,
         relayed.clients,
         objects.join(", "),

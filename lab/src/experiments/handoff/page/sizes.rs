@@ -12,10 +12,11 @@ pub(super) fn add(page: &mut Page, Part { machine, figures: sizes }: &Part<Sizes
     page.add("## By the size of replies\n");
     page.add(&machine.text());
     page.add(&format!(
-        "\n{} nodes, {} clients for each, links as fast as the kernel, so that the cores are the bound, which all share: a proxy \
-         that has a machine of its own is a bound of its own, which does not show here. Round robin, so that three of four \
-         connections move. Medians of rounds of {} s, with the lowest and the highest. Handoff over the proxy, \
-         bold where it loses; XO reports 1.27 to 4.65 of a proxy's throughput.\n",
+        "\n{} nodes, {} clients for each, links as fast as the kernel, so that the cores, which all share, are the \
+         bottleneck: a proxy with a machine of its own would be a bottleneck of its own, which does not show here. \
+         Round robin, so that three of four \
+         connections move. Medians of rounds of {} s, with the lowest and the highest. Handoff relative to the \
+         proxy, bold where it loses; XO reports 1.27 to 4.65 of a proxy's throughput.\n",
         sizes.nodes,
         sizes.clients,
         sizes.window_ms as f64 / 1e3,
@@ -64,7 +65,7 @@ fn pays(sizes: &Sizes) -> String {
         all.into_iter().find(|&bytes| bytes > worse).map_or("no size".to_owned(), size)
     };
     format!(
-        "It pays in throughput from {} on, in CPU from {} on, of the sizes measured.",
+        "It pays off in throughput from {} on, in CPU from {} on, of the sizes measured.",
         first(Sample::per_s, |it| it > 1.0),
         first(Sample::cpu_us, |it| it < 1.0),
     )

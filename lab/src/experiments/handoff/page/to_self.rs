@@ -13,11 +13,13 @@ pub(super) fn add(page: &mut Page, Part { machine, figures }: &Part<ToSelf>) {
     page.add(&machine.text());
     page.add(&format!(
         "\nOne node, which hands each connection off to itself (`handoff.to_self`) and asks the dispatcher for each \
-         (`handoff.decide = \"coordinator\"`), over the same node that does not (`direct`), in the same round. SURGE's objects, the mean \
-         reply has {:.0} bytes; a connection for each request, or for {} (the first moves it). *Link*: {} Mbit/s are the bound, \
-         as in the paper; wanted there: at least {SELF_MIN}. The paper says that there is little difference, and \
-         gives no numbers. *Cores*: the link is as fast as the kernel. What the node says to itself takes no \
-         packets; freezing, reading, creating, writing and starting the socket, with netguard, are those of any move. Medians of rounds of {} s, with the lowest and the highest.\n",
+         (`handoff.decide = \"coordinator\"`), divided by the same node without it (`direct`), in the same \
+         round. SURGE's objects, the mean \
+         reply has {:.0} bytes; a connection for each request, or for {} (the first moves it). *Link*: {} Mbit/s are \
+         the bottleneck, as in the paper; goal there: at least {SELF_MIN}. The paper reports little difference, and \
+         gives no numbers. *Cores*: the link is as fast as the kernel. Messages of the node to itself need no \
+         packets; freezing, reading, creating, writing and starting the socket, with netguard, are the same as in \
+         any move. Medians of rounds of {} s, with the lowest and the highest.\n",
         figures.mean_reply_bytes,
         figures.kept_requests,
         figures.link_bits_s / 1_000_000,

@@ -13,14 +13,16 @@ pub(in super::super) fn add(page: &mut Page, Part { machine, figures }: &Part<Tr
     page.add(&machine.text());
     page.add(&setting(figures));
     page.add(
-        "The paper argues that TCP is too heavy for control messages: by permanent TCP connections between nodes at least 12 packets \
-         more are exchanged for a request whose connection moves, where 9 do otherwise, and TCP's extensive code is for losses that a LAN hardly \
-         has (its section 3.2, after Aron et al.); it measures no control protocol on TCP. \
-         What the figures show: TCP's code is not what costs. A packet for each message costs about as much on a lasting TCP connection as \
-         on IP, and several messages in a packet, which LCCP does not have, cost a fraction; a connection for each move takes three times \
-         the packets. Losses speak for LCCP: it says again after 5 ms what was lost of one move, while on TCP all moves wait \
-         behind a lost packet, by default for longer than a donor waits for READY. With its minimum lowered to 5 ms TCP \
-         waits for some tens of milliseconds, which a donor mostly bears.\n",
+        "The paper argues that TCP is too heavy for control messages: with permanent TCP connections between nodes \
+         at least 12 more packets are exchanged for a request whose connection moves, instead of 9, and TCP's \
+         extensive code is for losses that a LAN hardly has (its section 3.2, after Aron et al.); it measures no \
+         control protocol on TCP. \
+         The figures show that TCP's code is not the cost. A packet for each message costs about as much on a \
+         persistent TCP connection as on IP, and several messages in a packet, which LCCP does not have, cost a \
+         fraction; a connection for each move takes three times \
+         the packets. Losses favour LCCP: it repeats a lost message of one move after 5 ms, while on TCP all moves \
+         wait behind a lost packet, by default for longer than a donor waits for READY. With its minimum lowered to \
+         5 ms TCP waits for some tens of milliseconds, which a donor mostly tolerates.\n",
     );
     add_alone(page, figures);
     add_many(page, figures);
@@ -30,12 +32,16 @@ fn setting(figures: &Transports) -> String {
     format!(
         "\nTwo nodes exchange the messages of moves and do nothing else: OFFER with the state of a connection and a request of {} bytes \
          (one fragment), READY, GO, DONE, encoded and sealed as in production. The receiver answers at once: no netguard, no \
-         client's socket, so that the transports alone are compared. LCCP is sent by Skep's socket, on IP (protocol 253) or on UDP; what is \
-         lost the donor repeats as in production. On TCP the same sealed messages stand, with their lengths, on one lasting \
-         connection (`TCP_NODELAY`; what there is to say at a time goes out in one write, or in one for each message), or each exchange has a connection of its own, from SYN \
-         to FIN. TCP repeats by itself: where no later packets show the loss, after {} ms at least (Linux's default) or, by \
-         `net.ipv4.tcp_rto_min_us`, {} ms, rounded up to ticks of the kernel's clock. *Lost* is a share of all packets of the transport either way, also of those that only \
-         acknowledge. *Late*: READY came more than {READY_TIMEOUT_MS} ms after the begin, so that the connection would have stayed (`handoff.ready_timeout_ms`). \
+         client's socket, so that only the transports are compared. LCCP is sent by Skep's socket, on IP (protocol \
+         253) or on UDP; the \
+         donor repeats lost messages as in production. On TCP the same sealed messages are sent, with their lengths, \
+         on one persistent connection (`TCP_NODELAY`; all pending messages in one write, or one write for each \
+         message), or each exchange has a connection of its own, from SYN \
+         to FIN. TCP retransmits by itself: if no later packets reveal the loss, after {} ms at least (Linux's default) or, by \
+         `net.ipv4.tcp_rto_min_us`, {} ms, rounded up to ticks of the kernel's clock. *Lost* is a share of all \
+         packets of the transport in both directions, including those that only acknowledge. *Late*: READY came \
+         more than {READY_TIMEOUT_MS} ms \
+         after the start, so that the connection would have stayed (`handoff.ready_timeout_ms`). \
          Medians of rounds in turns, with the lowest and the highest. Bold: one of the rows of TCP with the same loss is better.\n",
         figures.request_bytes,
         RTO_US / 1_000,
@@ -45,8 +51,8 @@ fn setting(figures: &Transports) -> String {
 
 fn add_alone(page: &mut Page, figures: &Transports) {
     page.add(
-        "**One exchange at a time**: from OFFER to DONE, in microseconds. *Packets* are those that the donor's machine sends and gets for \
-         each.\n",
+        "**One exchange at a time**: from OFFER to DONE, in microseconds. *Packets* are those that the donor's \
+         machine sends and receives for each.\n",
     );
     let head =
         texts(["transport", "lost", "exchanges", "median", "90 %", "99 %", "late %", "packets"]);
@@ -69,8 +75,9 @@ fn add_alone(page: &mut Page, figures: &Transports) {
 fn add_many(page: &mut Page, figures: &Transports) {
     page.add(&format!(
         "**{} exchanges at a time**, each followed by the next. *CPU* of an exchange in microseconds: both ends and their kernels; *donor* and \
-         *receiver* are their threads, with the kernel's work for the packets that they send, as far as to the other machine's socket; the \
-         rest is ksoftirqd's. Times in microseconds; these and the rates suffer from *others*, packets and CPU less.\n",
+         *receiver* are their threads, with the kernel's work for the packets that they send, up to the other \
+         machine's socket; the rest is ksoftirqd's. Times in microseconds; *others* affects times and rates, and to \
+         a lesser extent packets and CPU.\n",
         figures.in_flight
     ));
     let head = texts([
