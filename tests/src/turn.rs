@@ -4,7 +4,7 @@
 use std::sync::{Condvar, Mutex, PoisonError};
 
 /// Maximum number of concurrent beds. Most tests wait for timers of the product.
-const TURNS: usize = 4;
+const TURNS: usize = 6;
 
 /// Heartbeats of clusters that share the machine with others, where threads run up to 150 ms late.
 const HEARTBEATS: &str = "heartbeat_ms = \"50ms\"\nheartbeats_missed_max = 6\n";

@@ -22,20 +22,28 @@ pub(crate) fn demote(config: &Config, roles: &Roles, file: Option<&Path>) -> any
     if file.is_some() {
         make_folders(config, roles, &user)?;
     }
-    let heartbeats = config.steered_services().next().is_some() || config.reports_load();
-    let raised = heartbeats.then(RealtimePriority::try_new).flatten();
+    let threads = realtime_threads(config, roles);
+    let raised = (threads > 0).then(RealtimePriority::try_new).flatten();
     privileges::serve_as(&user)?;
     confine_to(config, roles);
     if let Some(raised) = raised {
-        // One thread for sending reports, one for receiving them.
-        let threads = usize::from(roles.node.is_some()) + usize::from(roles.services);
-        raised.keep(threads).context("cannot keep threads for heartbeats")?;
+        raised.keep(threads).context("cannot keep threads for real-time work")?;
     }
     check_access(config, roles, file)?;
     if was_root {
         tracing::info!(user = user.name, "switched to the serving user");
     }
     Ok(())
+}
+
+/// Threads with real-time priority: one that sends reports or heartbeats, one that receives them, and one that moves
+/// connections.
+fn realtime_threads(config: &Config, roles: &Roles) -> usize {
+    if config.steered_services().next().is_none() && !config.reports_load() {
+        return 0;
+    }
+    let moves = roles.node.is_some() && config.hands_off();
+    usize::from(roles.node.is_some()) + usize::from(roles.services) + usize::from(moves)
 }
 
 /// Checks that the serving user can read the sites.

@@ -77,10 +77,13 @@ fn each_workload_gets_its_bodies_from_a_node() {
         let report = json(&ended);
         assert_eq!(report["failed"], 0, "{report}");
         let succeeded = report["succeeded"].as_u64().unwrap();
-        match options.contains("--requests") {
-            true => assert_eq!(succeeded, 300, "{report}"),
-            false => assert!(succeeded > 20, "{report}"),
-        }
+        // In a closed loop the machine decides how many there are.
+        let expected = match workload {
+            "webbench" | "surge" => 300..=300,
+            "world-cup" => 100..=200,
+            _ => 1..=u64::MAX,
+        };
+        assert!(expected.contains(&succeeded), "{report}");
         // HTTP/1.0: one connection per request.
         let connections = report["connections"].as_u64().unwrap();
         assert_eq!(workload == "surge", connections == succeeded, "{report}");

@@ -6,7 +6,7 @@
 //!   UDP.
 //! - [`Waker`]: ends a wait of the socket from another thread.
 //! - [`Counts`]: counters of datagrams sent, received and refused, with reasons.
-//! - [`spawn_heartbeat_thread`]: a thread with the best priority available.
+//! - [`spawn_realtime_thread`]: a thread with the best priority available.
 //! - [`Watchdog`]: finds threads that have panicked or stalled.
 //!
 //! Invariants: every message returned is authentic, new, and addressed to this incarnation of this process;
@@ -27,5 +27,5 @@ pub use lccp::{LCCP_PROTOCOL, LccpBatch, LccpReceived, LccpSettings, LccpSocket,
 pub use readiness::Readiness;
 pub use sealed::SendError;
 pub use socket::{BindError, EncodedMessage, Received, Socket, SocketSettings, Waker};
-pub use thread::{Priority, RealtimePriority, spawn_heartbeat_thread};
+pub use thread::{Priority, RealtimePriority, spawn_realtime_thread};
 pub use watchdog::{Pulse, ThreadFault, Watchdog};

@@ -1,8 +1,8 @@
 //! A thread with priority over the machine's other work.
 //!
 //! A dispatcher whose heartbeats are delayed by other work is declared dead, and then two are active
-//! (keepalived#2066). Therefore heartbeats have a thread of their own, which requests the best priority
-//! available.
+//! (keepalived#2066). A connection that is being moved is frozen until the threads at both ends have done their steps. Both
+//! kinds of work are short; their threads request the best priority available.
 
 use std::ffi::CString;
 use std::fmt;
@@ -24,14 +24,14 @@ pub enum Priority {
     Normal,
 }
 
-/// The body of a heartbeat thread.
+/// The body of such a thread.
 type Body = Box<dyn FnOnce(Priority) + Send>;
 
 /// Idle threads with real-time priority.
 static KEPT: Mutex<Vec<(SyncSender<Body>, JoinHandle<()>)>> = Mutex::new(Vec::new());
 
-/// Reserves heartbeat threads before the process drops the right to real-time priority. Threads
-/// inherit the priority: those created in between are kept for heartbeats.
+/// Reserves threads before the process drops the right to real-time priority. Threads inherit the priority:
+/// those created in between are kept.
 #[derive(Debug)]
 pub struct RealtimePriority(());
 
@@ -41,7 +41,7 @@ impl RealtimePriority {
         go_round_robin(0).ok().map(Self)
     }
 
-    /// Reserves `threads` threads for [`spawn_heartbeat_thread`]; this thread returns to normal priority.
+    /// Reserves `threads` threads for [`spawn_realtime_thread`]; this thread returns to normal priority.
     pub fn keep(self, threads: usize) -> io::Result<()> {
         for _ in 0..threads {
             let (give, take) = sync_channel::<Body>(1);
@@ -52,7 +52,7 @@ impl RealtimePriority {
                     body(priority);
                 }
             };
-            let thread = Builder::new().name("skep-beat-kept".into()).spawn(run)?;
+            let thread = Builder::new().name("skep-rt-kept".into()).spawn(run)?;
             KEPT.lock().unwrap_or_else(PoisonError::into_inner).push((give, thread));
         }
         set_scheduler(libc::SCHED_OTHER, 0)
@@ -61,7 +61,7 @@ impl RealtimePriority {
 
 /// Runs `body` in a thread named `name`, of at most 15 bytes, with the best priority available, and passes it
 /// the priority.
-pub fn spawn_heartbeat_thread(
+pub fn spawn_realtime_thread(
     name: &str,
     body: impl FnOnce(Priority) + Send + 'static,
 ) -> io::Result<JoinHandle<()>> {
@@ -75,7 +75,7 @@ pub fn spawn_heartbeat_thread(
         let _ = rustix::thread::set_name(&name);
         body(priority);
     };
-    let gone = |_| io::Error::other("a thread that was kept for heartbeats has ended");
+    let gone = |_| io::Error::other("a thread that was kept has ended");
     give.send(Box::new(named)).map_err(gone)?;
     Ok(thread)
 }

@@ -36,6 +36,7 @@ use skep_guard::{
     HandoffListener, Listener, Serve, User, UserError, Visit, confine, privileges, trust,
 };
 use skep_netif::Netif;
+use skep_peer::RealtimePriority;
 use skep_wire::guard::{MachineState, Order, OrderReply, Side};
 
 use dispatch::DispatchSide;
@@ -108,7 +109,12 @@ impl Netguard {
         let handoffs = plan.handoffs.as_ref().map(|it| bind(&it.socket)).transpose()?;
         let pid_file = PidFile::write(&plan.pid_file);
         let handoffs = plan.handoffs.clone().zip(handoffs);
+        // Connections are frozen while this thread has orders.
+        let raised = handoffs.is_some().then(RealtimePriority::try_new).flatten();
         let mut netguard = Self::unprivileged(plan, Some((listener, pid_file)))?;
+        if let Some(raised) = raised {
+            raised.keep(1).map_err(NetguardError::Thread)?;
+        }
         if let Some((plan, listener)) = handoffs {
             netguard.handoffs = Some(HandoffThread::start(plan, listener, fail)?);
         }

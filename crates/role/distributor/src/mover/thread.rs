@@ -27,7 +27,9 @@ use skep_handoff::{
     Donor, DonorAction, MoveOutcome, MoveTarget, MovedReports, OfferKey, OrderResult, Preparation,
     Receiver, ReceiverAction, StayCause,
 };
-use skep_peer::{LccpBatch, LccpReceived, LccpSocket, Pulse, Readiness, Watchdog};
+use skep_peer::{
+    LccpBatch, LccpReceived, LccpSocket, Pulse, Readiness, Watchdog, spawn_realtime_thread,
+};
 use skep_serve::{Admission, boottime_ms};
 use skep_units::Now;
 use skep_wire::handoff::HandoffId;
@@ -126,7 +128,7 @@ impl Mover {
         let is_leaving = Arc::<AtomicBool>::default();
         let leaving = Arc::clone(&is_leaving);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        std::thread::Builder::new().name("skep-mover".into()).spawn(move || {
+        spawn_realtime_thread("skep-mover", move |_| {
             runtime.block_on(async {
                 match ready(&parts) {
                     Ok(ready) => {

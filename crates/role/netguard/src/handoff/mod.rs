@@ -16,11 +16,12 @@ use std::net::{IpAddr, SocketAddr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use skep_datapath::Moves;
 use skep_guard::HandoffListener;
+use skep_peer::spawn_realtime_thread;
 
 use crate::Fail;
 use crate::error::NetguardError;
@@ -62,12 +63,13 @@ impl HandoffThread {
         let (programs, incoming) = sync_channel(PROGRAMS_MAX);
         let (ended, end) = io::pipe().map_err(NetguardError::Thread)?;
         let mut handoffs = Handoffs::new(plan, incoming, ended, held_max())?;
-        let serve = move || match catch_unwind(AssertUnwindSafe(|| listener.serve(&mut handoffs))) {
+        let serve = move |_| match catch_unwind(AssertUnwindSafe(|| listener.serve(&mut handoffs)))
+        {
             Ok(Ok(())) => {}
             Ok(Err(error)) => fail(&format!("{WHAT} has failed: {error}")),
             Err(_) => fail(&format!("{WHAT} has panicked")),
         };
-        let spawned = thread::Builder::new().name("skep-handoff".into()).spawn(serve);
+        let spawned = spawn_realtime_thread("skep-handoff", serve);
         let thread = Some(spawned.map_err(NetguardError::Thread)?);
         Ok(Self { programs: Some(programs), end: Some(end), thread })
     }
