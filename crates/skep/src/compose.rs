@@ -132,7 +132,7 @@ impl Process {
         let responders = responders(doors, peers, node.as_ref(), &dispatchers);
         let on_term = cluster_cache.coordinate(&config, &roles, seed(), &registry)?;
         let watchdog = Arc::new(Watchdog::default());
-        let mut reporting = Reporting::new(&config, &dispatchers, Arc::clone(&watchdog));
+        let mut reporting = Reporting::new(&config, &roles, &dispatchers, Arc::clone(&watchdog));
         cluster_cache.follow_loads(reporting.new_reports())?;
         let reports = reporting.with_heartbeats(&roles, node.as_ref(), &registry, on_term)?;
         let mut direct_dispatch =

@@ -2,6 +2,7 @@
 //! them. In direct dispatch heartbeats carry them ([`crate::direct`]); otherwise they are separate datagrams.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use anyhow::Context;
 use skep_agent::{ReportSource, Reporter, ReporterParts};
@@ -13,7 +14,7 @@ use skep_node::{LoadMeter, Node};
 use skep_peer::Watchdog;
 use skep_steering::OnTerm;
 use skep_telemetry::{Registry, register_datagrams};
-use skep_wire::message::{MeasuredRates, Name};
+use skep_wire::message::{Name, TransferRates};
 use skep_wire::seal::Key;
 
 use crate::direct::Reports;
@@ -30,19 +31,30 @@ pub(crate) struct Reporting {
     watchdog: Arc<Watchdog>,
     /// What the node of this process counts for A/B tests.
     arm_counters: Arc<ArmCounters>,
+    roles: Roles,
+    /// Rate of the link of this process's node; 0: unknown.
+    link_bytes_per_s: Arc<AtomicU64>,
 }
 
 impl Reporting {
     /// Creates an instance without loads; `dispatchers` read the loads.
     pub(crate) fn new(
         config: &Config,
+        roles: &Roles,
         dispatchers: &[Arc<Dispatcher>],
         watchdog: Arc<Watchdog>,
     ) -> Self {
         let loads = NodeLoads::new(config, dispatchers);
-        let dispatchers = dispatchers.to_vec();
-        let arm_counters = Arc::default();
-        Self { loads, dispatchers, receiver: None, reporter: None, watchdog, arm_counters }
+        Self {
+            loads,
+            dispatchers: dispatchers.to_vec(),
+            receiver: None,
+            reporter: None,
+            watchdog,
+            arm_counters: Arc::default(),
+            roles: roles.clone(),
+            link_bytes_per_s: Arc::new(AtomicU64::new(link_bytes_per_s(config, roles))),
+        }
     }
 
     /// What the node of this process counts for A/B tests.
@@ -79,10 +91,14 @@ impl Reporting {
         let mut meter = LoadMeter::new(node, registry);
         let (name, node) = (Name::new(&roles.name)?, Arc::clone(node));
         let arm_counters = Arc::clone(&self.arm_counters);
+        let link_bytes_per_s = Arc::clone(&self.link_bytes_per_s);
         let own = roles.services.then(|| Arc::clone(&self.loads));
         Ok(Box::new(move || {
             let load = meter.read();
-            let rates = MeasuredRates { fetch_bytes_per_s: meter.fetch_bytes_per_s() };
+            let rates = TransferRates {
+                link_bytes_per_s: link_bytes_per_s.load(Relaxed),
+                fetch_bytes_per_s: meter.fetch_bytes_per_s(),
+            };
             let served = node.take_served(name.peer());
             let arm_counts = arm_counters.tell(skep_agent::now());
             if let Some(own) = &own {
@@ -135,6 +151,7 @@ impl Reporting {
     /// Applies a new config.
     pub(crate) fn reload(&self, config: &Config) {
         self.loads.reload(config);
+        self.link_bytes_per_s.store(link_bytes_per_s(config, &self.roles), Relaxed);
         if let Some(receiver) = &self.receiver {
             receiver.reload(config);
         }
@@ -157,4 +174,9 @@ impl Reporting {
         };
         self.loads.reports().into_iter().map(report).collect()
     }
+}
+
+/// The configured rate of the link of this process's node; 0: unknown.
+fn link_bytes_per_s(config: &Config, roles: &Roles) -> u64 {
+    roles.own_node(config).map_or(0, |node| u64::from(node.link_mbit_s) * 1_000_000 / 8)
 }

@@ -42,8 +42,8 @@ pub enum Message {
     Arms(ArmsInForce),
     /// From a node: its counts for an arm of such a test.
     ArmCounts(ArmCounts),
-    /// Of a node: rates that it has measured, for policies.
-    Rates(MeasuredRates),
+    /// From a node: the rates of its link and its backends, for policies.
+    Rates(TransferRates),
 }
 
 /// The stage of a dispatcher.
@@ -136,9 +136,11 @@ pub struct NodeLoad {
     pub hit_permille: u16,
 }
 
-/// Rates that a node has measured.
+/// Rates of a node: that of its link, and those that it has measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MeasuredRates {
+pub struct TransferRates {
+    /// Bytes a second of its link to the clients, as its config says; 0: not known.
+    pub link_bytes_per_s: u64,
     /// Bytes a second that its disk and its origins fill its memory with while it reads them; 0: not known.
     pub fetch_bytes_per_s: u64,
 }

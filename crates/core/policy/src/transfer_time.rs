@@ -203,11 +203,11 @@ impl CostModel<'_> {
         }
     }
 
-    /// Bytes per microsecond of its disk or origin.
+    /// Bytes per microsecond of its disk or origin. A known rate counts only beside a known link: costs compare the two.
     fn fetch_rate(&self, node: &NodeView) -> f64 {
-        match node.fetch_bytes_per_s {
-            0 => self.link(node) / FETCH_RATE_DIVISOR,
-            known => known as f64 / 1e6,
+        match (node.link_bytes_per_s, node.fetch_bytes_per_s) {
+            (0, _) | (_, 0) => self.link(node) / FETCH_RATE_DIVISOR,
+            (_, known) => known as f64 / 1e6,
         }
     }
 }

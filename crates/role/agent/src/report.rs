@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use skep_peer::{Pulse, Received, Socket};
 use skep_units::Now;
-use skep_wire::message::{ArmCounts, MeasuredRates, Message, NodeLoad, ServedObjects};
+use skep_wire::message::{ArmCounts, Message, NodeLoad, ServedObjects, TransferRates};
 use skep_wire::seal::PeerId;
 
 use crate::limits::{RATES_MS, REPORT_STALL_S_MAX};
@@ -27,7 +27,7 @@ pub(crate) struct Report<P> {
 pub struct NodeReport {
     pub load: NodeLoad,
     /// Sent from time to time.
-    pub rates: MeasuredRates,
+    pub rates: TransferRates,
     /// Objects that it has served, for processes that select nodes without seeing responses.
     pub served: Vec<ServedObjects>,
     /// Its counts of A/B tests.
@@ -100,7 +100,7 @@ impl<P: ReportProtocol> Report<P> {
             self.protocol.note_served(&served);
             self.socket.send_all(self.dispatchers.iter().copied(), &Message::Served(served));
         }
-        if now >= *rates_at && rates != MeasuredRates::default() {
+        if now >= *rates_at && rates != TransferRates::default() {
             *rates_at = now.plus_ms(RATES_MS);
             self.socket.send_all(self.dispatchers.iter().copied(), &Message::Rates(rates));
         }

@@ -2,7 +2,7 @@
 //! that decide on handoffs.
 
 use skep_units::Now;
-use skep_wire::message::{MeasuredRates, Message, ServedObjects};
+use skep_wire::message::{Message, ServedObjects, TransferRates};
 use skep_wire::seal::PeerId;
 
 use crate::event_loop::DirectLoop;
@@ -30,7 +30,7 @@ impl DirectLoop {
     }
 
     /// A node has measured these rates, for services that choose a node for each request.
-    pub(crate) fn hear_rates(&mut self, from: PeerId, rates: MeasuredRates) {
+    pub(crate) fn hear_rates(&mut self, from: PeerId, rates: TransferRates) {
         let nodes = &self.plans.plan().nodes;
         if let Some(node) = nodes.iter().find(|node| node.name.peer() == from) {
             self.loads.hear_rates(&node.name, rates);

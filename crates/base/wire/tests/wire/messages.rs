@@ -10,9 +10,9 @@ use skep_wire::limits::{
 };
 use skep_wire::message::{
     ARM_CELLS_MAX, ArmClient, ArmClients, ArmCounts, ArmsInForce, CLIENTS_PER_MESSAGE_MAX,
-    DispatcherHeartbeat, FlowBatch, FlowsTaken, Hears, MeasuredRates, Message, Name, NameTooLong,
-    NodeHeartbeat, NodeLoad, NotAMessage, OBJECTS_PER_MESSAGE_MAX, ServedObjects, ServiceArms,
-    SizedObject, Stage, ToldArm,
+    DispatcherHeartbeat, FlowBatch, FlowsTaken, Hears, Message, Name, NameTooLong, NodeHeartbeat,
+    NodeLoad, NotAMessage, OBJECTS_PER_MESSAGE_MAX, ServedObjects, ServiceArms, SizedObject, Stage,
+    ToldArm, TransferRates,
 };
 use skep_wire::parts::{PART_BYTES, Reassembler, split};
 use skep_wire::seal::{Endpoint, Key, PeerId};
@@ -143,7 +143,7 @@ fn all() -> Vec<Message> {
         Message::Load(heaviest()),
         Message::ArmClients(arm_clients(CLIENTS_PER_MESSAGE_MAX)),
         Message::Served(served(OBJECTS_PER_MESSAGE_MAX)),
-        Message::Rates(MeasuredRates { fetch_bytes_per_s: u64::MAX }),
+        Message::Rates(TransferRates { fetch_bytes_per_s: u64::MAX }),
         Message::Arms(ArmsInForce::default()),
         Message::Arms(arms(7)),
         Message::ArmCounts(arm_counts(ARM_CELLS_MAX)),

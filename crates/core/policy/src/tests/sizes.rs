@@ -166,7 +166,9 @@ fn what_another_node_has_is_fetched_sooner_where_nodes_cooperate() {
     let is_copied = |has_cluster_cache| {
         let mut scene = Scene::new("transfer-time", 2);
         scene.view.has_cluster_cache = has_cluster_cache;
-        scene.view.nodes.iter_mut().for_each(|node| node.fetch_bytes_per_s = 10 * MB);
+        for node in &mut scene.view.nodes {
+            (node.link_bytes_per_s, node.fetch_bytes_per_s) = (125 * MB, 10 * MB);
+        }
         let owner = scene.ask(8 * MB);
         scene.load(owner, 5, 5 * 8 * MB);
         scene.ask(8 * MB) != owner

@@ -22,7 +22,7 @@ use skep_policy::is_stale;
 use skep_proxy::NodeReports;
 use skep_serve::monotonic_ms;
 use skep_units::Now;
-use skep_wire::message::{ArmCounts, ArmsInForce, MeasuredRates, Name, NodeLoad, ServedObjects};
+use skep_wire::message::{ArmCounts, ArmsInForce, Name, NodeLoad, ServedObjects, TransferRates};
 use skep_wire::seal::{PeerId, Stamp};
 
 use crate::service::Dispatcher;
@@ -49,7 +49,7 @@ pub struct NodeReport {
     /// The reported load.
     pub load: NodeLoad,
     /// The rates that it has measured.
-    pub rates: MeasuredRates,
+    pub rates: TransferRates,
 }
 
 /// The reports received since the last call of [`Self::take`].
@@ -93,7 +93,7 @@ impl NodeLoads {
     }
 
     /// A node has measured these rates.
-    pub fn hear_rates(&self, name: &Name, rates: MeasuredRates) {
+    pub fn hear_rates(&self, name: &Name, rates: TransferRates) {
         self.reports.hear_rates(name, rates);
     }
 

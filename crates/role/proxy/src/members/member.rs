@@ -320,7 +320,9 @@ impl SharedMember {
         view.connections =
             view.outstanding_requests.saturating_add(self.load.tunnels.load(Relaxed));
         view.outstanding_bytes = seen.bytes;
-        view.fetch_bytes_per_s = self.reported.fetch_bytes_per_s();
+        let rates = self.reported.rates();
+        view.link_bytes_per_s = rates.link_bytes_per_s;
+        view.fetch_bytes_per_s = rates.fetch_bytes_per_s;
     }
 }
 

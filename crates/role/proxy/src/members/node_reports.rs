@@ -12,7 +12,7 @@ use arc_swap::ArcSwap;
 use skep_policy::ServedLog;
 use skep_units::Now;
 use skep_wire::limits::PEERS_MAX;
-use skep_wire::message::{MeasuredRates, Name, NodeLoad, ServedObjects};
+use skep_wire::message::{Name, NodeLoad, ServedObjects, TransferRates};
 use skep_wire::seal::Stamp;
 
 use crate::limits::REPORT_READS_MAX;
@@ -43,6 +43,7 @@ pub(crate) struct ReportCell {
     sequence: AtomicU64,
     load: [AtomicU64; LOAD_NUMBERS],
     /// Of the last report of rates; 0: not known.
+    link_bytes_per_s: AtomicU64,
     fetch_bytes_per_s: AtomicU64,
     /// Whether a report was received since the last reload, or was received before and the node is in the
     /// config.
@@ -59,7 +60,7 @@ pub struct HeardReport {
     pub at: Now,
     pub load: NodeLoad,
     /// The last ones that it has reported.
-    pub rates: MeasuredRates,
+    pub rates: TransferRates,
 }
 
 impl NodeReports {
@@ -82,8 +83,9 @@ impl NodeReports {
     }
 
     /// Records the rates that a node has measured, once it has reported its load.
-    pub fn hear_rates(&self, name: &Name, rates: MeasuredRates) {
+    pub fn hear_rates(&self, name: &Name, rates: TransferRates) {
         if let Some(cell) = self.cells.load().get(name) {
+            cell.link_bytes_per_s.store(rates.link_bytes_per_s, Ordering::Relaxed);
             cell.fetch_bytes_per_s.store(rates.fetch_bytes_per_s, Ordering::Relaxed);
         }
     }
@@ -210,7 +212,7 @@ impl ReportCell {
         let version = self.version.load(Acquire);
         let at = Now(self.heard_at_ms.load(Relaxed));
         let load = load_of(std::array::from_fn(|place| self.load[place].load(Relaxed)));
-        let rates = MeasuredRates { fetch_bytes_per_s: self.fetch_bytes_per_s() };
+        let rates = self.rates();
         fence(Acquire);
         let is_whole = version.is_multiple_of(2) && self.version.load(Relaxed) == version;
         (version, HeardReport { at, load, rates }, is_whole)
@@ -221,9 +223,12 @@ impl ReportCell {
         self.version.load(Ordering::Acquire)
     }
 
-    /// Bytes a second at which the node reads its disk and its origins; 0: not known.
-    pub(crate) fn fetch_bytes_per_s(&self) -> u64 {
-        self.fetch_bytes_per_s.load(Ordering::Relaxed)
+    /// The rates of the last report of them.
+    pub(crate) fn rates(&self) -> TransferRates {
+        TransferRates {
+            link_bytes_per_s: self.link_bytes_per_s.load(Ordering::Relaxed),
+            fetch_bytes_per_s: self.fetch_bytes_per_s.load(Ordering::Relaxed),
+        }
     }
 
     /// Number of times that the node's heartbeats stopped.
@@ -286,7 +291,7 @@ mod tests {
         let cell = ReportCell::default();
         assert_eq!(cell.read(), None);
         assert!(cell.write(Now(5), None, &load(1)));
-        let is_written = HeardReport { at: Now(5), load: load(1), rates: MeasuredRates::default() };
+        let is_written = HeardReport { at: Now(5), load: load(1), rates: TransferRates::default() };
         assert_eq!(cell.read(), Some((2, is_written)));
         // A writer was interrupted.
         cell.version.store(3, Ordering::Relaxed);

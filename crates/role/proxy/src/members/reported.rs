@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 
 use skep_policy::{Work, is_stale};
 use skep_units::Now;
-use skep_wire::message::NodeLoad;
+use skep_wire::message::{NodeLoad, TransferRates};
 
 use crate::members::node_reports::ReportCell;
 
@@ -33,9 +33,9 @@ impl Reported {
         let _ = self.cell.set(cell);
     }
 
-    /// Bytes a second at which the node reads its disk and its origins; 0: not known.
-    pub(crate) fn fetch_bytes_per_s(&self) -> u64 {
-        self.cell.get().map_or(0, |cell| cell.fetch_bytes_per_s())
+    /// The node's rates, as far as it has reported them.
+    pub(crate) fn rates(&self) -> TransferRates {
+        self.cell.get().map(|cell| cell.rates()).unwrap_or_default()
     }
 
     /// The node's last report, however old.
