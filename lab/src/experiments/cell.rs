@@ -169,13 +169,13 @@ pub(super) fn pause(ms: u64) -> Result<(), Failure> {
 }
 
 /// Ticks of all cores since boot (proc(5)).
-struct Busy {
+pub(super) struct Busy {
     busy: u64,
     all: u64,
 }
 
 impl Busy {
-    fn now() -> Result<Self, Failure> {
+    pub(super) fn now() -> Result<Self, Failure> {
         let text = fs::read_to_string("/proc/stat")?;
         let line = text.lines().next().unwrap_or_default();
         let ticks: Vec<u64> = line.split_whitespace().filter_map(|it| it.parse().ok()).collect();
@@ -185,7 +185,8 @@ impl Busy {
         Ok(Self { busy: all - idle, all })
     }
 
-    fn percent_since(&self) -> Result<f64, Failure> {
+    /// Percent of all cores' time since then.
+    pub(super) fn percent_since(&self) -> Result<f64, Failure> {
         let now = Self::now()?;
         Ok((now.busy - self.busy) as f64 * 100.0 / (now.all - self.all).max(1) as f64)
     }

@@ -55,6 +55,11 @@ impl DataSet {
         Self { objects: sizes.zip(0..).map(object).collect() }
     }
 
+    /// These.
+    pub(crate) fn of(objects: Vec<Object>) -> Self {
+        Self { objects }
+    }
+
     /// The same, where every third object changes, each of `periods_ms` being the
     /// period of as many.
     pub(crate) fn changing(mut self, periods_ms: &[u64]) -> Self {

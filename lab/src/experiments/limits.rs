@@ -9,6 +9,10 @@ pub(super) const FIELDS_MAX: usize = 64;
 /// Bytes of a body that the origin writes at once: the grain of its rate.
 pub(super) const CHUNK_BYTES: u64 = 16 * 1024;
 
+/// What a stream of the origin makes up for where each client has a rate of its own, in
+/// milliseconds: its timers have a grain of 1 ms.
+pub(super) const CATCH_UP_MS: u64 = 4;
+
 /// Longest object that the origin has, in bytes: what a pattern's seed leaves
 /// room for.
 pub(super) const OBJECT_BYTES_MAX: u64 = 1 << 34;

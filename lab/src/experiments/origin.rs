@@ -8,12 +8,13 @@
 //! which their chunks are ready, so that no byte is lost on the way to be late.
 //!
 //! `/.lab/counts` answers what was asked for, `/.lab/set?delay_ms=..&rate_bits_s=..`
-//! changes the speed (0 for no limit). At SIGTERM the counts go to stdout.
+//! changes the speed (0 for no limit); with `&each=1` every client's address has the
+//! rate for itself, as a node has its own disk. At SIGTERM the counts go to stdout.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
@@ -25,7 +26,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::limits::{CHUNK_BYTES, FIELDS_MAX, HEAD_BYTES_MAX, OBJECT_BYTES_MAX};
+use super::limits::{CATCH_UP_MS, CHUNK_BYTES, FIELDS_MAX, HEAD_BYTES_MAX, OBJECT_BYTES_MAX};
 
 /// How fast an origin is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -144,6 +145,8 @@ struct Origin {
     asked: HashMap<Object, u64>,
     /// When the last byte that was promised will have gone.
     busy_until: Instant,
+    /// The same for each client, where each has the rate for itself.
+    each: Option<HashMap<IpAddr, Instant>>,
 }
 
 /// What a request wants.
@@ -165,17 +168,22 @@ async fn serve(address: SocketAddr, origin: Rc<RefCell<Origin>>) -> io::Result<(
             _ = terminate.recv() => return Ok(()),
             _ = interrupt.recv() => return Ok(()),
             accepted = listener.accept() => {
-                let (stream, _) = accepted?;
+                let (stream, client) = accepted?;
                 stream.set_nodelay(true)?;
                 let origin = Rc::clone(&origin);
                 // A client that goes away is its own affair.
-                tokio::task::spawn_local(async move { converse(stream, &origin).await.ok() });
+                tokio::task::spawn_local(async move {
+                    converse((stream, client.ip()), &origin).await.ok()
+                });
             }
         }
     }
 }
 
-async fn converse(mut stream: TcpStream, origin: &RefCell<Origin>) -> io::Result<()> {
+async fn converse(
+    (mut stream, client): (TcpStream, IpAddr),
+    origin: &RefCell<Origin>,
+) -> io::Result<()> {
     let mut buffer = Vec::new();
     loop {
         let wanted = loop {
@@ -191,7 +199,7 @@ async fn converse(mut stream: TcpStream, origin: &RefCell<Origin>) -> io::Result
                 return Ok(());
             }
         };
-        answer(&mut stream, origin, &wanted).await?;
+        answer((&mut stream, client), origin, &wanted).await?;
         if wanted.closes {
             return Ok(());
         }
@@ -202,7 +210,7 @@ const BAD_REQUEST: &[u8] =
     b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
 
 async fn answer(
-    stream: &mut TcpStream,
+    (stream, client): (&mut TcpStream, IpAddr),
     origin: &RefCell<Origin>,
     wanted: &Wanted,
 ) -> io::Result<()> {
@@ -223,7 +231,7 @@ async fn answer(
     origin.borrow_mut().asked_for(object, part.is_none());
     stream.write_all(head.as_bytes()).await?;
     let Some(part) = part.filter(|_| !wanted.is_head) else { return Ok(()) };
-    send(stream, origin, issue.pattern, part).await
+    send((stream, client), origin, issue.pattern, part).await
 }
 
 /// The head of the answer and the part of the object that follows it; no part
@@ -270,7 +278,7 @@ fn part(field: &str, bytes: u64) -> Option<Range<u64>> {
 }
 
 async fn send(
-    stream: &mut TcpStream,
+    (stream, client): (&mut TcpStream, IpAddr),
     origin: &RefCell<Origin>,
     pattern: Pattern,
     part: Range<u64>,
@@ -279,7 +287,7 @@ async fn send(
         (part.start, vec![0; CHUNK_BYTES.min(part.end - part.start) as usize]);
     while at < part.end {
         let count = CHUNK_BYTES.min(part.end - at);
-        let due = origin.borrow_mut().promise(count);
+        let due = origin.borrow_mut().promise(client, count);
         if let Some(due) = due {
             sleep_until(due).await;
         }
@@ -294,7 +302,7 @@ async fn send(
 impl Origin {
     fn new(speed: Speed) -> Self {
         let (counts, asked) = (OriginCounts::default(), HashMap::new());
-        Self { speed, counts, asked, busy_until: Instant::now() }
+        Self { speed, counts, asked, busy_until: Instant::now(), each: None }
     }
 
     fn asked_for(&mut self, object: Object, is_not_modified: bool) {
@@ -310,11 +318,19 @@ impl Origin {
     }
 
     /// Takes its turn in the line; when these bytes may go, if not at once.
-    fn promise(&mut self, bytes: u64) -> Option<Instant> {
+    fn promise(&mut self, client: IpAddr, bytes: u64) -> Option<Instant> {
         self.counts.bytes += bytes;
         let us = (bytes * 8 * 1_000_000).checked_div(self.speed.rate_bits_s)?;
-        self.busy_until = self.busy_until.max(Instant::now()) + Duration::from_micros(us);
-        Some(self.busy_until)
+        let (now, time) = (Instant::now(), Duration::from_micros(us));
+        let Some(each) = &mut self.each else {
+            self.busy_until = self.busy_until.max(now) + time;
+            return Some(self.busy_until);
+        };
+        // A single stream would lose what a timer comes late for each chunk.
+        let earliest = now - Duration::from_millis(CATCH_UP_MS);
+        let busy_until = each.entry(client).or_insert(now);
+        *busy_until = (*busy_until).max(earliest) + time;
+        Some(*busy_until)
     }
 
     fn about_itself(&mut self, question: &str) -> io::Result<String> {
@@ -329,6 +345,7 @@ impl Origin {
                 delay_ms: value("delay_ms").unwrap_or(delay_ms),
                 rate_bits_s: value("rate_bits_s").unwrap_or(rate_bits_s),
             };
+            self.each = (value("each") == Some(1)).then(HashMap::new);
         }
         Ok(serde_json::to_string(&self.counts)?)
     }

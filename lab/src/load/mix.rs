@@ -356,7 +356,7 @@ const WRONG_VERSION: &str = "a response of a version that never was";
 impl MixObject {
     /// What a reply has to be by its head, and for how long that had been replaced
     /// when it was asked for, in milliseconds.
-    fn said(&self, head: &Head, begin: Instant) -> Result<(Issue, u64), Failure> {
+    pub(super) fn said(&self, head: &Head, begin: Instant) -> Result<(Issue, u64), Failure> {
         let (issue, stale_ms) = match self.content {
             Content::Always(issue) => (issue, 0),
             Content::Changing(object) => {

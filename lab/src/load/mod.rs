@@ -6,6 +6,7 @@
 //! - [`PartReaders`]: readers of parts of one large object.
 //! - [`Mix`]: requests for many objects in a given order, with how they were
 //!   answered over time.
+//! - [`PlannedLoad`]: requests at planned times, each with its response time.
 //!
 //! A load runs on one thread of its own, in a machine; [`Running`] is how the
 //! test follows and stops it, [`Report`] what came of it. A load is bounded in
@@ -18,6 +19,7 @@ mod http;
 mod mix;
 mod parts;
 mod pattern;
+mod planned;
 mod report;
 mod requests;
 mod watch;
@@ -35,6 +37,7 @@ pub use downloads::Downloads;
 pub use mix::{Mix, MixObject, MixReport, MixRunning, Second, Sources};
 pub use parts::PartReaders;
 pub use pattern::write_pattern;
+pub use planned::{PlannedLoad, PlannedReport, PlannedResponse, PlannedRunning};
 pub use report::{Report, Times};
 pub use requests::Requests;
 pub use skep_workload::Pattern;

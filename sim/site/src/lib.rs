@@ -9,8 +9,8 @@
 //! - elasticity: nodes are started and stopped by the controller that runs live (`skep_cluster::elasticity`); one that starts
 //!   has nothing in memory, and one that drains first hands over what no other node has;
 //! - a dispatcher of mode `proxy`, which counts its requests and the announced bytes, or several;
-//! - clients: an open loop of Poisson arrivals, a closed loop, a ramp of clients, or what an access log says; each may take no
-//!   more than a rate;
+//! - clients: an open loop of Poisson arrivals, a closed loop, a ramp of clients, what an access log says, or given requests;
+//!   each may take no more than a rate;
 //! - a loss of nodes: what they had in memory and in progress is gone; requests that are sent there until the failure detector's
 //!   time has passed go elsewhere after the time to connect, and fetches from there after that of a silent node;
 //! - the coordinator: what it is told and asked is counted, as live nodes batch it; its answers come at once.
@@ -40,6 +40,7 @@ mod loss;
 mod memory;
 mod outcome;
 mod part;
+mod planned;
 mod power;
 mod power_table;
 mod processor_sharing;
@@ -62,6 +63,7 @@ pub use limits::{SETTLED_SIGMAS, SIZE_CLASSES};
 pub use logged::SiteTooLarge;
 pub use loss::{LossOutcome, SimulatedLoss};
 pub use outcome::{ResponseTimes, RunOutcome, RunTotals};
+pub use planned::PlannedRequest;
 pub use skep_cluster::elasticity::{ElasticitySettings, LoadTargets};
 pub use skep_policy::names as policy_names;
 pub use skep_workload::{Popularity, SizeStatistics};

@@ -27,6 +27,8 @@ pub struct RunOutcome {
     pub requests_per_s: f64,
     /// Of all requests, warm-up included.
     pub totals: RunTotals,
+    /// The same at the first measured arrival.
+    pub warm_up_totals: RunTotals,
     /// What elasticity did, where there is any.
     pub elastic: Option<ElasticOutcome>,
     /// What the coordinator was told and asked, where there is a cluster cache.
@@ -72,6 +74,7 @@ impl RunOutcome {
             in_progress_most: 0,
             requests_per_s: f64::NAN,
             totals: RunTotals::default(),
+            warm_up_totals: RunTotals::default(),
             elastic: None,
             coordinator: CoordinatorTraffic::default(),
             loss: None,

@@ -108,6 +108,7 @@ impl World<'_> {
         self.asked += 1;
         if number == self.run.warm_up_requests() {
             self.warm = (now, self.busy_ns(now));
+            self.outcome.warm_up_totals = self.outcome.totals;
             self.traffic.restart();
         }
         let chooser = client as usize % self.choosers.len();

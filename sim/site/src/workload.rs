@@ -27,7 +27,7 @@ pub struct SiteWorkload {
     pub(crate) popularity: Popularity,
     /// Segments of all objects.
     pub(crate) segments: u32,
-    /// What a log says was asked for; nothing of other sites.
+    /// What a log says was asked for, or was given; nothing of other sites.
     pub(crate) logged: Vec<TimedRequest>,
 }
 

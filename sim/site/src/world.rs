@@ -27,7 +27,7 @@ pub enum OfferedLoad {
     Closed { clients: u32 },
     /// The same of clients that come and go; the number of requests follows from it.
     Ramp(SimulatedRamp),
-    /// What the log says that the site comes from.
+    /// What the log says that the site comes from, or the requests that it was given.
     Logged,
 }
 

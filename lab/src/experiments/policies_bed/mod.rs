@@ -1,0 +1,194 @@
+//! Policies in a test bed, and the simulator beside it: the same requests at the same times, links, sources and
+//! memories, and what came of them in both.
+//!
+//! ```text
+//!  client-1 ------> dispatcher-1 ------> node-1 .. node-4 ------> origin
+//!  (open loop)      `proxy`, a policy    link: the bound          a source for each node
+//! ```
+//!
+//! Every run has processes of its own, so all caches begin empty. Policies take turns, seed after seed.
+
+mod bed;
+mod cells;
+mod figures;
+mod limits;
+mod page;
+mod simulated;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde::{Deserialize, Serialize};
+
+use super::machine::MachineDescription;
+use super::{Failure, interrupted, prepare};
+use cells::{BedCell, CELLS};
+use limits::IDLE_PERCENT_MIN;
+
+/// The policies of Lo, Tseng and Yang, and ours.
+const POLICIES: [&str; 9] = [
+    "random",
+    "round-robin",
+    "weighted-round-robin",
+    "least-connections",
+    "weighted-least-connections",
+    "lard",
+    "equiload",
+    "adaptload",
+    "transfer-time",
+];
+
+/// From 1 on.
+const SEEDS: u64 = 4;
+
+/// How much shorter runs are with `--quick`.
+const QUICK_PART: u64 = 6;
+
+/// Policies in a test bed and in the simulator
+#[derive(Debug, Args)]
+pub(crate) struct BedPolicyOptions {
+    /// A few short runs: does it all still run?
+    #[arg(long)]
+    quick: bool,
+    /// Folder of the page and its plots; printed without it
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Take the bed's figures from the JSON in `--out`, and simulate anew; needs no root
+    #[arg(long, requires = "out")]
+    simulate: bool,
+    /// Only these policies, separated by commas
+    #[arg(long, value_delimiter = ',', conflicts_with = "out")]
+    policies: Vec<String>,
+    /// Only cells whose name contains this
+    #[arg(long, value_name = "TEXT", default_value = "", conflicts_with = "out")]
+    cells: String,
+    /// So many seeds
+    #[arg(long, default_value_t = SEEDS)]
+    seeds: u64,
+    /// The Skep binary
+    #[arg(long, default_value_os_t = super::default_skep())]
+    skep: PathBuf,
+}
+
+/// What is written as JSON.
+#[derive(Serialize, Deserialize)]
+struct Results {
+    machine: MachineDescription,
+    cells: Vec<CellRuns>,
+}
+
+/// All runs of a cell.
+#[derive(Serialize, Deserialize)]
+struct CellRuns {
+    cell: BedCell,
+    policies: Vec<PolicyRuns>,
+}
+
+/// Those of a policy, by seed.
+#[derive(Serialize, Deserialize)]
+struct PolicyRuns {
+    policy: String,
+    bed: Vec<RunFigures>,
+    simulated: Vec<RunFigures>,
+}
+
+/// What came of a run, of what was measured.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+struct RunFigures {
+    /// Response times, from the planned time of a request to its last byte.
+    mean_s: f64,
+    p99_s: f64,
+    /// Bytes fetched from other nodes, and from sources, over those asked for.
+    peer_share: f64,
+    source_share: f64,
+    /// Of all requests, warm-up included.
+    failed: u64,
+    /// How late clients began requests.
+    late_p99_s: f64,
+    /// Of the cores' time.
+    idle_percent: f64,
+}
+
+pub(crate) fn run(options: &BedPolicyOptions) -> Result<(), Failure> {
+    let part = if options.quick { QUICK_PART } else { 1 };
+    let mut results = match (options.simulate, &options.out) {
+        (true, Some(out)) => serde_json::from_str(&fs::read_to_string(json_of(out))?)?,
+        _ => {
+            prepare()?;
+            run_bed(options, part)?
+        }
+    };
+    for cell in &mut results.cells {
+        simulate(cell, part)?;
+    }
+    let troubles = figures::troubles(&results);
+    page::page(&results, part).finish(options.out.as_deref(), &results, &troubles)
+}
+
+fn json_of(out: &Path) -> PathBuf {
+    out.join("policies-bed.json")
+}
+
+/// All runs in the bed, seed after seed, so that what else the machine does meets all alike.
+fn run_bed(options: &BedPolicyOptions, part: u64) -> Result<Results, Failure> {
+    let settings = bed::settings(options.skep.clone());
+    let is_wanted = |cell: &&BedCell| cell.name().contains(&options.cells);
+    let new = |policy: &&str| PolicyRuns {
+        policy: (*policy).to_owned(),
+        bed: Vec::new(),
+        simulated: Vec::new(),
+    };
+    let policies: Vec<&str> = match options.policies.as_slice() {
+        [] => POLICIES.into(),
+        some => some.iter().map(String::as_str).collect(),
+    };
+    let cell =
+        |cell: &BedCell| CellRuns { cell: *cell, policies: policies.iter().map(new).collect() };
+    let mut cells: Vec<CellRuns> = CELLS.iter().filter(is_wanted).map(cell).collect();
+    for seed in 1..=if options.quick { 1 } else { options.seeds } {
+        for CellRuns { cell, policies } in &mut cells {
+            let trace = cell.trace(seed, part);
+            for at in 0..policies.len() {
+                // None is always the first one.
+                let turn = (at + seed as usize * 2) % policies.len();
+                let PolicyRuns { policy, bed, .. } = &mut policies[turn];
+                let mut run = bed::measure((cell, policy), &trace, &settings)?;
+                if run.idle_percent < IDLE_PERCENT_MIN {
+                    interrupted()?;
+                    print(cell, policy, &run);
+                    run = bed::measure((cell, policy), &trace, &settings)?;
+                }
+                print(cell, policy, &run);
+                bed.push(run);
+            }
+        }
+    }
+    Ok(Results { machine: MachineDescription::describe(&options.skep), cells })
+}
+
+fn simulate(runs: &mut CellRuns, part: u64) -> Result<(), Failure> {
+    for PolicyRuns { policy, bed, simulated } in &mut runs.policies {
+        let run = |seed: u64| {
+            let trace = runs.cell.trace(seed, part);
+            simulated::simulate((&runs.cell, policy), &trace, seed)
+        };
+        *simulated = (1..=bed.len() as u64).map(run).collect::<Result<_, _>>()?;
+    }
+    Ok(())
+}
+
+fn print(cell: &BedCell, policy: &str, run: &RunFigures) {
+    let RunFigures { mean_s, p99_s, peer_share, source_share, failed, late_p99_s, idle_percent } =
+        run;
+    println!(
+        "  {:<24} {policy:<27} mean {:>8.2} ms, p99 {:>8.1} ms, peers {:>4.1} %, source {:>4.1} %, \
+         {failed} failed, late {:.1} ms, idle {idle_percent:.0} %",
+        cell.name(),
+        mean_s * 1e3,
+        p99_s * 1e3,
+        peer_share * 1e2,
+        source_share * 1e2,
+        late_p99_s * 1e3,
+    );
+}
