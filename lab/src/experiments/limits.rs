@@ -10,8 +10,8 @@ pub(super) const FIELDS_MAX: usize = 64;
 pub(super) const CHUNK_BYTES: u64 = 16 * 1024;
 
 /// What a stream of the origin makes up for where each client has a rate of its own, in
-/// milliseconds: its timers have a grain of 1 ms.
-pub(super) const CATCH_UP_MS: u64 = 4;
+/// milliseconds: its timers have a grain of 1 ms, and it may have to wait for a core.
+pub(super) const CATCH_UP_MS: u64 = 20;
 
 /// Longest object that the origin has, in bytes: what a pattern's seed leaves
 /// room for.

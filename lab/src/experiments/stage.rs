@@ -351,7 +351,9 @@ fn ask_socket(socket: &Path, question: &str) -> Result<String, Failure> {
 }
 
 fn topology(settings: &Settings, nodes: usize) -> Topology {
-    let cpu = |cores: f64| Limits { cpu_cores: Some(cores), ..Limits::default() };
+    // Without a quota, not even a generous one: a group has the weight of a single process.
+    let cpu =
+        |cores: f64| Limits { cpu_cores: cores.is_finite().then_some(cores), ..Limits::default() };
     let limits = [
         ("node", cpu(settings.node_cpu_cores)),
         ("dispatcher", cpu(settings.dispatcher_cpu_cores)),

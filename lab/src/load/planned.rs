@@ -231,3 +231,62 @@ impl Player {
         Ok(head.source)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use std::io::{BufRead, BufReader, Write};
+    use std::net::{TcpListener, TcpStream};
+
+    use skep_workload::Pattern;
+
+    use super::super::content::{Content, Issue};
+    use super::*;
+
+    /// Answers every request with ten bytes of a pattern, and says that they were in memory.
+    fn serve(stream: TcpStream) {
+        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        let (mut writer, mut line) = (stream, String::new());
+        while reader.read_line(&mut line).unwrap_or(0) > 0 {
+            if line == "\r\n" {
+                let mut body = [0; 10];
+                Pattern { seed: 7 }.fill(0, &mut body);
+                let head =
+                    "HTTP/1.1 200 OK\r\nContent-Length: 10\r\nCache-Status: skep; hit\r\n\r\n";
+                writer.write_all(&[head.as_bytes(), &body].concat()).unwrap();
+            }
+            line.clear();
+        }
+    }
+
+    #[test]
+    fn each_request_comes_when_it_is_due_and_has_its_response() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        thread::spawn(move || {
+            listener.incoming().for_each(|stream| drop(thread::spawn(|| serve(stream.unwrap()))));
+        });
+        let object = |seed| MixObject {
+            path: "/x".to_owned(),
+            content: Content::Always(Issue { bytes: 10, pattern: Pattern { seed } }),
+        };
+        let plan: Arc<[_]> = (0..20).map(|at| (at * 1_000, u32::from(at == 9))).collect();
+        let load = PlannedLoad {
+            address,
+            objects: [object(7), object(8)].into(),
+            plan: Arc::clone(&plan),
+            timeout_ms: 5_000,
+        };
+        let (begin, (due, coming)) = (Instant::now(), unbounded_channel());
+        let clock = Clock { begin, plan, is_stopped: Arc::default() };
+        thread::spawn(move || clock.run(&due));
+        let report = load.play(begin, coming).unwrap();
+        assert!(begin.elapsed() >= Duration::from_millis(19));
+        for (place, response) in report.responses.iter().enumerate() {
+            assert_eq!(response.took_us.is_none(), place == 9, "{place}: another pattern");
+            assert_eq!(response.is_local, place != 9);
+        }
+        assert_eq!(report.examples.len(), 1, "{:?}", report.examples);
+    }
+}

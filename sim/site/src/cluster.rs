@@ -22,6 +22,8 @@ pub struct SimulatedCluster {
     pub peer_bytes_max: u64,
     /// Whether policies are told the rates of links and disks, which live dispatchers do not know.
     pub tells_rates: bool,
+    /// What memories take beside the bytes of segments.
+    pub memory_costs: MemoryCosts,
     /// Dispatchers, or workers of one, each with a policy of its own.
     pub workers: usize,
     /// What a client takes of a node's link at most, in bytes per second.
@@ -43,6 +45,18 @@ pub struct SimulatedNode {
     pub disk_bytes_per_s: u64,
     /// Processor time of a request, in nanoseconds.
     pub request_ns: u64,
+}
+
+/// What a node's memory takes beside the bytes of segments; nothing, or as nodes charge it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryCosts {
+    /// Of each segment.
+    pub segment_bytes: u64,
+    /// Of the bytes of segments one part in so many more, which allocating loses; 0: none.
+    pub allocator_part: u64,
+    /// Of each object that the node was asked for, until all have one part in so many of the memory.
+    pub head_bytes: u64,
+    pub heads_part: u64,
 }
 
 /// Where nodes fetch what no memory has.
@@ -78,6 +92,7 @@ impl SimulatedCluster {
             tells_rates: false,
             peer_latency_us: PEER_LATENCY_US,
             peer_bytes_max: PEER_BYTES_MAX,
+            memory_costs: MemoryCosts::default(),
             workers: 1,
             client_bytes_per_s: None,
             elasticity: None,

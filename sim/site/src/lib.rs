@@ -55,7 +55,7 @@ mod workload;
 mod world;
 
 pub use byte_sources::BytesBySource;
-pub use cluster::{FetchSource, SimulatedCluster, SimulatedNode};
+pub use cluster::{FetchSource, MemoryCosts, SimulatedCluster, SimulatedNode};
 pub use comparison::{Experiment, PolicyOutcomes};
 pub use elastic::{ElasticOutcome, NodeCount, SimulatedElasticity};
 pub use elastic_mix::ElasticMix;

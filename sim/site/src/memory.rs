@@ -10,6 +10,7 @@ use foldhash::fast::FixedState;
 use skep_cache::{CacheEntry, S3Fifo};
 use smallvec::SmallVec;
 
+use crate::cluster::MemoryCosts;
 use crate::traffic::MemoryChange;
 
 /// Number of a segment among those of all objects.
@@ -25,12 +26,26 @@ pub(crate) struct Memories {
     evicted: Vec<(SegmentNumber, CachedSegment)>,
     /// Nodes that were lost.
     lost: Vec<bool>,
+    costs: MemoryCosts,
+    /// By node; kept only where heads cost something.
+    heads: Vec<Heads>,
+}
+
+/// The heads that a node has, of objects that it was asked for.
+#[derive(Debug)]
+struct Heads {
+    /// Of the whole memory.
+    capacity_bytes: u64,
+    known: Vec<bool>,
+    bytes: u64,
 }
 
 /// A segment in memory.
 #[derive(Debug)]
 struct CachedSegment {
     bytes: u32,
+    /// With what it costs.
+    charged_bytes: u32,
     frequency: Cell<u8>,
 }
 
@@ -48,7 +63,36 @@ impl Memories {
             of_nodes,
             holders: has_cluster_cache.then(|| vec![Holders::new(); segments as usize]),
             evicted: Vec::new(),
+            costs: MemoryCosts::default(),
+            heads: Vec::new(),
         }
+    }
+
+    /// The same, with what memory takes beside the bytes of segments, of so many objects.
+    pub(crate) fn with_costs(mut self, costs: MemoryCosts, objects: usize) -> Self {
+        let heads = |memory: &S3Fifo<_, CachedSegment, _>| Heads {
+            capacity_bytes: memory.capacity_bytes(),
+            known: vec![false; objects],
+            bytes: 0,
+        };
+        if costs.head_bytes > 0 {
+            self.heads = self.of_nodes.iter().map(heads).collect();
+        }
+        Self { costs, ..self }
+    }
+
+    /// A node is asked for an object, whose head it keeps from now on.
+    pub(crate) fn asked_for(&mut self, node: u32, object: u32) {
+        let MemoryCosts { head_bytes, heads_part, .. } = self.costs;
+        let Some(heads) = self.heads.get_mut(node as usize) else { return };
+        let is_known = std::mem::replace(&mut heads.known[object as usize], true);
+        if is_known || heads.bytes + head_bytes > heads.capacity_bytes / heads_part.max(1) {
+            return;
+        }
+        heads.bytes += head_bytes;
+        let capacity_bytes = heads.capacity_bytes - heads.bytes;
+        self.of_nodes[node as usize].set_capacity(capacity_bytes, &mut self.evicted);
+        self.forget_evicted(node);
     }
 
     /// Whether a node has a segment in memory; counts the hit.
@@ -65,7 +109,13 @@ impl Memories {
     /// Brings a segment into a node's memory, if that is large enough.
     pub(crate) fn insert(&mut self, node: u32, segment: SegmentNumber, bytes: u64) -> MemoryChange {
         assert!(!self.is_lost(node), "nothing comes to a lost node");
-        let cached = CachedSegment { bytes: bytes as u32, frequency: Cell::new(0) };
+        let MemoryCosts { segment_bytes, allocator_part, .. } = self.costs;
+        let allocator_bytes = bytes.checked_div(allocator_part).unwrap_or(0);
+        let cached = CachedSegment {
+            bytes: bytes as u32,
+            charged_bytes: (bytes + allocator_bytes + segment_bytes) as u32,
+            frequency: Cell::new(0),
+        };
         let memory = &mut self.of_nodes[node as usize];
         let inserted = memory.insert(segment, cached, &mut self.evicted).is_ok();
         let removed = self.evicted.len() as u64;
@@ -110,7 +160,7 @@ impl Memories {
         let mut sole: Vec<_> =
             all.filter(|(segment, _)| holders[**segment as usize].len() == 1).collect();
         sole.sort_by_key(|(_, cached)| std::cmp::Reverse(cached.frequency()));
-        sole.into_iter().map(|(segment, cached)| (*segment, cached.bytes())).collect()
+        sole.into_iter().map(|(segment, cached)| (*segment, cached.bytes.into())).collect()
     }
 
     /// Of these nodes the one with most room for what another one hands over, if it has room for so many bytes.
@@ -137,7 +187,7 @@ impl Memories {
 
 impl CacheEntry for CachedSegment {
     fn bytes(&self) -> u64 {
-        self.bytes.into()
+        self.charged_bytes.into()
     }
 
     fn frequency(&self) -> u8 {

@@ -16,6 +16,8 @@ pub struct RunOutcome {
     /// By decade of the response's bytes: class `n` has sizes from `10^n`.
     pub classes: Vec<ResponseTimes>,
     pub bytes: BytesBySource,
+    /// Responses whose first segment was in the node's memory.
+    pub hits: u64,
     /// Bytes that the busiest link sent for its rate, to clients and nodes, over the mean; between the first and the last
     /// measured arrival.
     pub busiest_over_mean: f64,
@@ -69,6 +71,7 @@ impl RunOutcome {
             all: ResponseTimes::new(),
             classes: (0..SIZE_CLASSES).map(|_| ResponseTimes::new()).collect(),
             bytes: BytesBySource::default(),
+            hits: 0,
             busiest_over_mean: f64::NAN,
             link_use: f64::NAN,
             in_progress_most: 0,

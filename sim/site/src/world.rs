@@ -161,7 +161,8 @@ impl<'a> World<'a> {
         Ok(Self {
             run,
             events: EventQueue::default(),
-            memories: Memories::new(capacities, site.segments, cluster.has_cluster_cache),
+            memories: Memories::new(capacities, site.segments, cluster.has_cluster_cache)
+                .with_costs(cluster.memory_costs, site.objects.len()),
             rates: links.chain(sources.into_iter().map(ProcessorSharing::new)).collect(),
             choosers: (0..cluster.workers).map(chooser).collect::<Result<_, _>>()?,
             requests: Slab::new(),

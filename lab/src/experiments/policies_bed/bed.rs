@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use skep_lab::load::{PlannedLoad, PlannedReport};
+use skep_testbed::Machine;
 
 use super::super::Failure;
 use super::super::cell::{Busy, pause};
@@ -14,7 +15,7 @@ use super::super::settings::Settings;
 use super::super::stage::{ServingBed, StagePlan};
 use super::RunFigures;
 use super::cells::{BedCell, NODES, Trace};
-use super::limits::{BUCKET_BYTES, QUEUE_MS, RESPONSE_MS};
+use super::limits::{QUEUE_MS, RESPONSE_MS};
 
 /// What the bed is asked for until it answers: no object of a trace.
 const PROBE: Object = Object { id: u32::MAX, bytes: 64, period_ms: 0 };
@@ -42,7 +43,7 @@ pub(super) fn measure(
     pause_until(at_us(*first))?;
     let (before, busy) = (Fetched::so_far(&stage)?, Busy::now()?);
     pause_until(at_us(*last))?;
-    let idle_percent = 100.0 - busy.percent_since()?;
+    let idle_percent = busy.free_percent_since()?;
     let report = load.finish()?;
     let fetched = Fetched::so_far(&stage)?.since(&before);
     report.examples.iter().take(2).for_each(|example| println!("    {example}"));
@@ -64,17 +65,25 @@ fn prepare(cell: &BedCell, settings: &Settings) -> Result<ServingBed, Failure> {
     stage.set_sources(scale.source)?;
     stage.set_node_rate(Some(scale.link_bits_s))?;
     for node in stage.node_machines() {
-        let words = format!(
-            "qdisc replace dev {} root handle 1: tbf rate {}bit burst {BUCKET_BYTES} latency {QUEUE_MS}ms",
-            node.device(),
-            scale.link_bits_s
-        );
-        let output = node.command("tc").args(words.split(' ')).output()?;
-        if !output.status.success() {
-            return Err(format!("tc {words}: {}", String::from_utf8_lossy(&output.stderr)).into());
-        }
+        // Else one stream has up to 128 KiB in the queue, behind which short responses wait.
+        node.set_kernel("net.ipv4.tcp_limit_output_bytes", &scale.queued_bytes.to_string())?;
+        let (device, rate, bytes) = (node.device(), scale.link_bits_s, scale.queued_bytes);
+        let limit = format!("rate {rate}bit burst {bytes} latency {QUEUE_MS}ms");
+        run(node, "tc", &format!("qdisc replace dev {device} root handle 1: tbf {limit}"))?;
+        let bytes = format!("gso_max_size {bytes} gso_ipv4_max_size {bytes}");
+        run(node, "ip", &format!("link set dev {device} {bytes}"))?;
     }
     Ok(stage)
+}
+
+fn run(machine: &Machine, program: &str, words: &str) -> Result<(), Failure> {
+    let output = machine.command(program).args(words.split(' ')).output()?;
+    match output.status.success() {
+        true => Ok(()),
+        false => {
+            Err(format!("{program} {words}: {}", String::from_utf8_lossy(&output.stderr)).into())
+        }
+    }
 }
 
 /// What nodes fetched, in bytes.
@@ -120,6 +129,7 @@ fn figures(
     RunFigures {
         mean_s: took_us.iter().sum::<u64>() as f64 / took_us.len() as f64 / 1e6,
         p99_s: at(&took_us, 0.99),
+        hit_share: measured.iter().filter(|it| it.is_local).count() as f64 / measured.len() as f64,
         peer_share: fetched.from_peers as f64 / asked,
         source_share: fetched.from_source as f64 / asked,
         failed: report.responses.iter().filter(|it| it.took_us.is_none()).count() as u64,
@@ -135,7 +145,7 @@ fn pause_until(at: Instant) -> Result<(), Failure> {
 /// What the stage has: nothing but links and sources is a bound.
 pub(super) fn settings(skep: std::path::PathBuf) -> Settings {
     let usual = Settings::new(skep, false);
-    let cores = 2.0;
+    let cores = f64::INFINITY;
     Settings {
         node_cpu_cores: cores,
         dispatcher_cpu_cores: cores,

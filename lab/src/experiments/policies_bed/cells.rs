@@ -45,6 +45,8 @@ pub(super) struct SiteScale {
     pub(super) files_part: usize,
     /// Rate of each node's link, either way.
     pub(super) link_bits_s: u64,
+    /// What it lets pass at once, and what a stream may have in its queue: so little that streams share it.
+    pub(super) queued_bytes: u64,
     /// What a node fetches from.
     pub(super) source: Speed,
     /// A node's memory, as a share of the site.
@@ -81,26 +83,28 @@ impl BedSite {
     pub(super) fn scale(self) -> SiteScale {
         match self {
             Self::DataIntensive => SiteScale {
-                files_part: 4,
+                files_part: 6,
                 link_bits_s: 80_000_000,
+                queued_bytes: 16 * 1024,
                 source: Speed { delay_ms: 5, rate_bits_s: 40_000_000 },
                 memory_share: 0.35,
-                warm_up_ms: 5_000,
-                measured_ms: 7_000,
+                warm_up_ms: 4_000,
+                measured_ms: 6_000,
             },
             Self::WorldCup => SiteScale {
-                files_part: 10,
-                link_bits_s: 20_000_000,
-                source: Speed { delay_ms: 5, rate_bits_s: 10_000_000 },
-                memory_share: 0.35,
-                warm_up_ms: 4_000,
-                measured_ms: 5_000,
+                files_part: 20,
+                link_bits_s: 30_000_000,
+                queued_bytes: 4 * 1024,
+                source: Speed { delay_ms: 5, rate_bits_s: 15_000_000 },
+                memory_share: 0.7,
+                warm_up_ms: 3_000,
+                measured_ms: 4_000,
             },
         }
     }
 
     /// Bytes of its files, from the smallest.
-    fn sizes(self) -> Vec<u64> {
+    pub(super) fn sizes(self) -> Vec<u64> {
         let all = match self {
             Self::DataIntensive => WorkloadKind::DataIntensive.sizes(1.0),
             Self::WorldCup => WorkloadKind::WorldCup.sizes(1.0),

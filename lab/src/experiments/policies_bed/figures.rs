@@ -29,13 +29,6 @@ pub(super) struct Pair {
     pub(super) simulated: RatioEstimate,
 }
 
-impl RunFigures {
-    /// The share of the bytes that were in the memory of the node that answered, or on their way there.
-    pub(super) fn own_share(&self) -> f64 {
-        1.0 - self.peer_share - self.source_share
-    }
-}
-
 /// Of a cell's pairs of policies.
 pub(super) fn ranking(cell: &CellRuns, figure: Figure) -> Ranking {
     let mut ranking = Ranking::default();
@@ -71,8 +64,8 @@ pub(super) fn mean(runs: &[RunFigures], figure: Figure) -> f64 {
 
 /// How far the simulator's hit ratio is from the bed's, in points.
 pub(super) fn hit_points(policy: &PolicyRuns) -> f64 {
-    let own = |runs: &[RunFigures]| mean(runs, RunFigures::own_share);
-    (own(&policy.simulated) - own(&policy.bed)) * 100.0
+    let hits = |runs: &[RunFigures]| mean(runs, |run| run.hit_share);
+    (hits(&policy.simulated) - hits(&policy.bed)) * 100.0
 }
 
 /// Policies of a cell whose hit ratios agree.

@@ -99,6 +99,8 @@ struct RunFigures {
     /// Response times, from the planned time of a request to its last byte.
     mean_s: f64,
     p99_s: f64,
+    /// Of the requests, those that found the object in the memory of their node; of a long one, its beginning.
+    hit_share: f64,
     /// Bytes fetched from other nodes, and from sources, over those asked for.
     peer_share: f64,
     source_share: f64,
@@ -123,7 +125,7 @@ pub(crate) fn run(options: &BedPolicyOptions) -> Result<(), Failure> {
         simulate(cell, part)?;
     }
     let troubles = figures::troubles(&results);
-    page::page(&results, part).finish(options.out.as_deref(), &results, &troubles)
+    page::page(&results).finish(options.out.as_deref(), &results, &troubles)
 }
 
 fn json_of(out: &Path) -> PathBuf {
@@ -179,16 +181,74 @@ fn simulate(runs: &mut CellRuns, part: u64) -> Result<(), Failure> {
 }
 
 fn print(cell: &BedCell, policy: &str, run: &RunFigures) {
-    let RunFigures { mean_s, p99_s, peer_share, source_share, failed, late_p99_s, idle_percent } =
-        run;
+    let RunFigures {
+        mean_s,
+        p99_s,
+        hit_share,
+        peer_share,
+        source_share,
+        failed,
+        late_p99_s,
+        idle_percent,
+    } = run;
     println!(
-        "  {:<24} {policy:<27} mean {:>8.2} ms, p99 {:>8.1} ms, peers {:>4.1} %, source {:>4.1} %, \
+        "  {:<24} {policy:<27} mean {:>8.2} ms, p99 {:>8.1} ms, hits {:>4.1} %, peers {:>4.1} %, source {:>4.1} %, \
          {failed} failed, late {:.1} ms, idle {idle_percent:.0} %",
         cell.name(),
         mean_s * 1e3,
         p99_s * 1e3,
+        hit_share * 1e2,
         peer_share * 1e2,
         source_share * 1e2,
         late_p99_s * 1e3,
     );
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    /// A cell in which the bed says what the simulator says.
+    fn cell() -> CellRuns {
+        let (cell, part) = (CELLS[3], 10);
+        let policy = |policy: &str| {
+            let run =
+                |seed: u64| simulated::simulate((&cell, policy), &cell.trace(seed, part), seed);
+            let runs: Vec<RunFigures> = (1..=3).map(|seed| run(seed).unwrap()).collect();
+            PolicyRuns { policy: policy.to_owned(), bed: runs.clone(), simulated: runs }
+        };
+        CellRuns { cell, policies: ["random", "lard", "transfer-time"].map(policy).into() }
+    }
+
+    #[test]
+    fn a_trace_is_that_of_its_seed_and_offers_the_load_of_its_cell() {
+        for cell in CELLS {
+            let (one, same, other) = (cell.trace(1, 1), cell.trace(1, 1), cell.trace(2, 1));
+            assert_eq!(one.requests, same.requests);
+            assert_ne!(one.requests, other.requests);
+            let scale = cell.site.scale();
+            let per_s = one.measured_bytes() as f64 / scale.measured_ms as f64 * 1e3;
+            let offered = per_s / (scale.link_bytes_per_s() * cells::NODES as u64) as f64;
+            let ratio = offered / cell.link_share;
+            assert!((0.5..2.0).contains(&ratio), "{}: {ratio}", cell.name());
+        }
+    }
+
+    #[test]
+    fn what_is_said_twice_agrees_and_what_is_swapped_does_not() {
+        let mut cell = cell();
+        let ranking = figures::ranking(&cell, |run| run.mean_s);
+        assert_eq!((ranking.pairs, ranking.against.len()), (3, 0));
+        assert!(ranking.significant > 0, "random takes longer");
+        assert_eq!(figures::agreeing_hits(&cell), 3);
+        let [random, lard, _] = cell.policies.as_mut_slice() else { unreachable!("three") };
+        std::mem::swap(&mut random.bed, &mut lard.bed);
+        let ranking = figures::ranking(&cell, |run| run.mean_s);
+        assert!(!ranking.against.is_empty());
+        let machine = MachineDescription::describe(&super::super::default_skep());
+        let text = page::page(&Results { machine, cells: vec![cell] }).text;
+        assert!(text.contains("| lard |") && text.contains("of the time of `random`"), "{text}");
+    }
 }

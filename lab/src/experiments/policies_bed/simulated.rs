@@ -1,12 +1,18 @@
 //! The same run in the simulator: the same requests at the same times, links, sources and memories.
 
 use skep_site_sim::{
-    OfferedLoad, PlannedRequest, SimulatedCluster, SimulatedNode, SiteRun, SiteWorkload,
+    MemoryCosts, OfferedLoad, PlannedRequest, SimulatedCluster, SimulatedNode, SiteRun,
+    SiteWorkload,
 };
 
 use super::super::Failure;
 use super::RunFigures;
 use super::cells::{BedCell, NODES, Trace};
+use super::limits::HEAD_BYTES;
+
+/// What nodes charge, in a memory of less than 64 MiB.
+const MEMORY_COSTS: MemoryCosts =
+    MemoryCosts { segment_bytes: 512, allocator_part: 8, head_bytes: HEAD_BYTES, heads_part: 4 };
 
 /// Runs a trace under a policy.
 pub(super) fn simulate(
@@ -35,6 +41,7 @@ pub(super) fn simulate(
     Ok(RunFigures {
         mean_s: outcome.all.mean_s(),
         p99_s: outcome.all.quantile_s(0.99),
+        hit_share: outcome.hits as f64 / trace.measured().len() as f64,
         peer_share: (all.peer_bytes - before.peer_bytes) as f64 / asked,
         source_share: (all.fetched_bytes - before.fetched_bytes) as f64 / asked,
         failed: 0,
@@ -53,5 +60,6 @@ fn cluster(cell: &BedCell) -> SimulatedCluster {
     let mut cluster = SimulatedCluster::weighted(&[1; NODES], node, 1.0);
     cluster.fetch_latency_us = scale.source.delay_ms * 1_000;
     cluster.has_cluster_cache = cell.has_cluster_cache;
+    cluster.memory_costs = MEMORY_COSTS;
     cluster
 }
