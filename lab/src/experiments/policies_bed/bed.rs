@@ -15,7 +15,7 @@ use super::super::settings::Settings;
 use super::super::stage::{ServingBed, StagePlan};
 use super::RunFigures;
 use super::cells::{BedCell, NODES, Trace};
-use super::limits::{QUEUE_MS, RESPONSE_MS};
+use super::limits::{FRAME_BYTES, QUEUE_MS, RESPONSE_MS};
 
 /// What the bed is asked for until it answers: no object of a trace.
 const PROBE: Object = Object { id: u32::MAX, bytes: 64, period_ms: 0 };
@@ -43,11 +43,11 @@ pub(super) fn measure(
     pause_until(at_us(*first))?;
     let (before, busy) = (Fetched::so_far(&stage)?, Busy::now()?);
     pause_until(at_us(*last))?;
-    let idle_percent = busy.free_percent_since()?;
+    let free_percent = busy.free_percent_since()?;
     let report = load.finish()?;
     let fetched = Fetched::so_far(&stage)?.since(&before);
     report.examples.iter().take(2).for_each(|example| println!("    {example}"));
-    Ok(figures(&report, trace, (&fetched, idle_percent)))
+    Ok(figures(&report, trace, (&fetched, free_percent)))
 }
 
 /// All serves, and is as slow as it is to be.
@@ -66,12 +66,12 @@ fn prepare(cell: &BedCell, settings: &Settings) -> Result<ServingBed, Failure> {
     stage.set_node_rate(Some(scale.link_bits_s))?;
     for node in stage.node_machines() {
         // Else one stream has up to 128 KiB in the queue, behind which short responses wait.
-        node.set_kernel("net.ipv4.tcp_limit_output_bytes", &scale.queued_bytes.to_string())?;
-        let (device, rate, bytes) = (node.device(), scale.link_bits_s, scale.queued_bytes);
-        let limit = format!("rate {rate}bit burst {bytes} latency {QUEUE_MS}ms");
+        let (device, rate, frames) = (node.device(), scale.link_bits_s, scale.frames_queued);
+        let bytes = frames * FRAME_BYTES;
+        node.set_kernel("net.ipv4.tcp_limit_output_bytes", &bytes.to_string())?;
+        let limit = format!("rate {rate}bit burst {} latency {QUEUE_MS}ms", 2 * bytes);
         run(node, "tc", &format!("qdisc replace dev {device} root handle 1: tbf {limit}"))?;
-        let bytes = format!("gso_max_size {bytes} gso_ipv4_max_size {bytes}");
-        run(node, "ip", &format!("link set dev {device} {bytes}"))?;
+        run(node, "ip", &format!("link set dev {device} gso_max_segs {frames}"))?;
     }
     Ok(stage)
 }
@@ -114,7 +114,7 @@ impl Fetched {
 fn figures(
     report: &PlannedReport,
     trace: &Trace,
-    (fetched, idle_percent): (&Fetched, f64),
+    (fetched, free_percent): (&Fetched, f64),
 ) -> RunFigures {
     let measured = &report.responses[trace.warm_up..];
     let mut took_us: Vec<u64> = measured.iter().filter_map(|it| it.took_us).collect();
@@ -134,7 +134,7 @@ fn figures(
         source_share: fetched.from_source as f64 / asked,
         failed: report.responses.iter().filter(|it| it.took_us.is_none()).count() as u64,
         late_p99_s: at(&late_us, 0.99),
-        idle_percent,
+        free_percent,
     }
 }
 
@@ -147,6 +147,8 @@ pub(super) fn settings(skep: std::path::PathBuf) -> Settings {
     let usual = Settings::new(skep, false);
     let cores = f64::INFINITY;
     Settings {
+        // What every kernel allows; links lose nothing, so it matters little which.
+        congestion: Some("reno".to_owned()),
         node_cpu_cores: cores,
         dispatcher_cpu_cores: cores,
         origin_cpu_cores: cores,

@@ -45,8 +45,8 @@ pub(super) struct SiteScale {
     pub(super) files_part: usize,
     /// Rate of each node's link, either way.
     pub(super) link_bits_s: u64,
-    /// What it lets pass at once, and what a stream may have in its queue: so little that streams share it.
-    pub(super) queued_bytes: u64,
+    /// Frames that a stream sends at once, and that wait for the link: so few that streams share it.
+    pub(super) frames_queued: u64,
     /// What a node fetches from.
     pub(super) source: Speed,
     /// A node's memory, as a share of the site.
@@ -85,16 +85,16 @@ impl BedSite {
             Self::DataIntensive => SiteScale {
                 files_part: 6,
                 link_bits_s: 80_000_000,
-                queued_bytes: 16 * 1024,
+                frames_queued: 8,
                 source: Speed { delay_ms: 5, rate_bits_s: 40_000_000 },
                 memory_share: 0.35,
                 warm_up_ms: 4_000,
-                measured_ms: 6_000,
+                measured_ms: 7_000,
             },
             Self::WorldCup => SiteScale {
                 files_part: 20,
                 link_bits_s: 30_000_000,
-                queued_bytes: 4 * 1024,
+                frames_queued: 1,
                 source: Speed { delay_ms: 5, rate_bits_s: 15_000_000 },
                 memory_share: 0.7,
                 warm_up_ms: 3_000,

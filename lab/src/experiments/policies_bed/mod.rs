@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use super::machine::MachineDescription;
 use super::{Failure, interrupted, prepare};
 use cells::{BedCell, CELLS};
-use limits::IDLE_PERCENT_MIN;
+use limits::FREE_PERCENT_MIN;
 
 /// The policies of Lo, Tseng and Yang, and ours.
 const POLICIES: [&str; 9] = [
@@ -108,8 +108,8 @@ struct RunFigures {
     failed: u64,
     /// How late clients began requests.
     late_p99_s: f64,
-    /// Of the cores' time.
-    idle_percent: f64,
+    /// Of the cores' time, what was idle or went to processes that yield.
+    free_percent: f64,
 }
 
 pub(crate) fn run(options: &BedPolicyOptions) -> Result<(), Failure> {
@@ -156,7 +156,7 @@ fn run_bed(options: &BedPolicyOptions, part: u64) -> Result<Results, Failure> {
                 let turn = (at + seed as usize * 2) % policies.len();
                 let PolicyRuns { policy, bed, .. } = &mut policies[turn];
                 let mut run = bed::measure((cell, policy), &trace, &settings)?;
-                if run.idle_percent < IDLE_PERCENT_MIN {
+                if run.free_percent < FREE_PERCENT_MIN {
                     interrupted()?;
                     print(cell, policy, &run);
                     run = bed::measure((cell, policy), &trace, &settings)?;
@@ -189,11 +189,11 @@ fn print(cell: &BedCell, policy: &str, run: &RunFigures) {
         source_share,
         failed,
         late_p99_s,
-        idle_percent,
+        free_percent,
     } = run;
     println!(
         "  {:<24} {policy:<27} mean {:>8.2} ms, p99 {:>8.1} ms, hits {:>4.1} %, peers {:>4.1} %, source {:>4.1} %, \
-         {failed} failed, late {:.1} ms, idle {idle_percent:.0} %",
+         {failed} failed, late {:.1} ms, free {free_percent:.0} %",
         cell.name(),
         mean_s * 1e3,
         p99_s * 1e3,

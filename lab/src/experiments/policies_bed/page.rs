@@ -6,7 +6,7 @@ use super::super::page::Page;
 use super::super::plot::{Line, Plot};
 use super::cells::BedSite;
 use super::figures::{Figure, Pair, agreeing_hits, hit_points, mean, ranking};
-use super::limits::{HIT_POINTS_MAX, IDLE_PERCENT_MIN};
+use super::limits::{FREE_PERCENT_MIN, HIT_POINTS_MAX};
 use super::{CellRuns, PolicyRuns, Results, RunFigures};
 
 const FIGURES: [(&str, Figure); 2] = [("mean", |run| run.mean_s), ("p99", |run| run.p99_s)];
@@ -30,7 +30,7 @@ fn about(results: &Results) -> String {
         .replace("SITES\n", &sites())
         .replace("WARM", &(scale.warm_up_ms / 1_000).to_string())
         .replace("SEEDS", &seeds.unwrap_or(0).to_string())
-        .replace("IDLE", &format!("{IDLE_PERCENT_MIN:.0}"))
+        .replace("IDLE", &format!("{FREE_PERCENT_MIN:.0}"))
 }
 
 /// What each site is served with.
@@ -144,10 +144,10 @@ fn row(policy: &PolicyRuns) -> Vec<String> {
     for figure in shares {
         row.extend([percent(bed, figure), percent(simulated, figure)]);
     }
-    let idle = bed.iter().map(|run| run.idle_percent).fold(f64::INFINITY, f64::min);
+    let free = bed.iter().map(|run| run.free_percent).fold(f64::INFINITY, f64::min);
     let late = bed.iter().map(|run| run.late_p99_s).fold(0.0, f64::max);
-    let mark = if idle < IDLE_PERCENT_MIN { " !" } else { "" };
-    row.extend([format!("{idle:.0}{mark}"), short(late * 1e3)]);
+    let mark = if free < FREE_PERCENT_MIN { " !" } else { "" };
+    row.extend([format!("{free:.0}{mark}"), short(late * 1e3)]);
     row
 }
 

@@ -46,7 +46,7 @@ pub(super) fn simulate(
         source_share: (all.fetched_bytes - before.fetched_bytes) as f64 / asked,
         failed: 0,
         late_p99_s: 0.0,
-        idle_percent: 100.0,
+        free_percent: 100.0,
     })
 }
 
