@@ -379,6 +379,8 @@ impl Wanted {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
+    use std::net::Ipv4Addr;
+
     use super::*;
 
     fn object(id: u32, bytes: u64) -> Object {
@@ -425,11 +427,24 @@ mod tests {
     }
 
     #[test]
+    fn a_rate_is_of_all_clients_or_of_each() {
+        let clients = [1, 2].map(|it| IpAddr::V4(Ipv4Addr::new(10, 0, 0, it)));
+        let mut origin = Origin::new(Speed { delay_ms: 0, rate_bits_s: 8_000 });
+        let wait_s = |origin: &mut Origin, at: usize| {
+            let due = origin.promise(clients[at], 10_000).unwrap();
+            due.saturating_duration_since(Instant::now()).as_secs_f64().round() as u64
+        };
+        assert_eq!([0, 1, 0].map(|at| wait_s(&mut origin, at)), [10, 20, 30]);
+        origin.each = Some(HashMap::new());
+        assert_eq!([0, 1, 0].map(|at| wait_s(&mut origin, at)), [10, 10, 20]);
+    }
+
+    #[test]
     fn what_was_asked_for_is_counted() {
         let mut origin = Origin::new(Speed::default());
         for _ in 0..3 {
             origin.asked_for(object(1, 100), false);
-            assert_eq!(origin.promise(100), None);
+            assert_eq!(origin.promise(Ipv4Addr::LOCALHOST.into(), 100), None);
         }
         origin.asked_for(object(2, 50), false);
         let counts = origin.counts;

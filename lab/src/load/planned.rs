@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use skep_testbed::{Machine, TestbedError};
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::{JoinSet, LocalSet};
 use tokio::time::timeout;
 
@@ -75,7 +75,8 @@ impl PlannedLoad {
         }
         files_for(self.plan.len().min(IN_FLIGHT_MAX))?;
         let (begin, is_stopped) = (Instant::now(), Arc::new(AtomicBool::new(false)));
-        let (due, coming) = unbounded_channel();
+        // Room for all of them: the clock never waits.
+        let (due, coming) = channel(self.plan.len());
         let clock = Clock { begin, plan: Arc::clone(&self.plan), is_stopped: is_stopped.clone() };
         // Timers of the runtime have a grain of 1 ms, as long as a short response takes.
         let clock = move || clock.run(&due);
@@ -84,7 +85,7 @@ impl PlannedLoad {
         Ok(PlannedRunning { begin, is_stopped, thread: Some(thread) })
     }
 
-    fn play(self, begin: Instant, coming: UnboundedReceiver<usize>) -> io::Result<PlannedReport> {
+    fn play(self, begin: Instant, coming: Receiver<usize>) -> io::Result<PlannedReport> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let report = PlannedReport {
             responses: vec![PlannedResponse::default(); self.plan.len()],
@@ -133,7 +134,7 @@ struct Clock {
 }
 
 impl Clock {
-    fn run(self, due: &UnboundedSender<usize>) {
+    fn run(self, due: &Sender<usize>) {
         for (place, (at_us, _)) in self.plan.iter().enumerate() {
             let at = self.begin + Duration::from_micros(*at_us);
             while let Some(left) = at.checked_duration_since(Instant::now()) {
@@ -142,7 +143,7 @@ impl Clock {
                 }
                 thread::sleep(left.min(Duration::from_millis(SLEEP_MS)));
             }
-            if due.send(place).is_err() {
+            if due.try_send(place).is_err() {
                 return;
             }
         }
@@ -159,7 +160,7 @@ struct Player {
     report: RefCell<PlannedReport>,
 }
 
-async fn play(player: Rc<Player>, mut coming: UnboundedReceiver<usize>) {
+async fn play(player: Rc<Player>, mut coming: Receiver<usize>) {
     let mut requests = JoinSet::new();
     while let Some(place) = coming.recv().await {
         requests.spawn_local(Rc::clone(&player).play_one(place));
@@ -278,7 +279,7 @@ mod tests {
             plan: Arc::clone(&plan),
             timeout_ms: 5_000,
         };
-        let (begin, (due, coming)) = (Instant::now(), unbounded_channel());
+        let (begin, (due, coming)) = (Instant::now(), channel(plan.len()));
         let clock = Clock { begin, plan, is_stopped: Arc::default() };
         thread::spawn(move || clock.run(&due));
         let report = load.play(begin, coming).unwrap();

@@ -16,6 +16,8 @@ pub struct SimulatedCluster {
     pub fetch_latency_us: u64,
     /// Whether nodes ask each other for what they do not have.
     pub has_cluster_cache: bool,
+    /// Whether nodes pass on what they evict and no other node has; not where nodes come and go.
+    pub passes_on: bool,
     /// Time to the first byte from another node's memory, in microseconds.
     pub peer_latency_us: u64,
     /// Bytes to other nodes, and a part of those to clients, over which a node refuses other nodes.
@@ -89,6 +91,7 @@ impl SimulatedCluster {
             source: FetchSource::OwnDisk,
             fetch_latency_us: DISK_LATENCY_US,
             has_cluster_cache: false,
+            passes_on: false,
             tells_rates: false,
             peer_latency_us: PEER_LATENCY_US,
             peer_bytes_max: PEER_BYTES_MAX,

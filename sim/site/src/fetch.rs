@@ -117,6 +117,7 @@ impl World<'_> {
         if self.run.cluster.has_cluster_cache {
             self.traffic.changed(now, node, change);
         }
+        self.pass_on_evicted(now);
     }
 
     /// A fetch from disk or origin has ended, and with it its lease.

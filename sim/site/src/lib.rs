@@ -5,7 +5,8 @@
 //! - links, disks and the origin: each shares its rate equally among its transfers;
 //! - processors: requests in order of arrival, a fixed time each;
 //! - nodes: a response is sent segment by segment while the next ones are fetched; concurrent misses of a segment share a
-//!   fetch; with a cluster cache a segment comes from another node's memory before disk or origin;
+//!   fetch; with a cluster cache a segment comes from another node's memory before disk or origin, and what a node evicts and no
+//!   other one has may be passed on;
 //! - elasticity: nodes are started and stopped by the controller that runs live (`skep_cluster::elasticity`); one that starts
 //!   has nothing in memory, and one that drains first hands over what no other node has;
 //! - a dispatcher of mode `proxy`, which counts its requests and the announced bytes, or several;
@@ -40,6 +41,7 @@ mod loss;
 mod memory;
 mod outcome;
 mod part;
+mod pass_on;
 mod planned;
 mod power;
 mod power_table;

@@ -11,6 +11,7 @@ use skep_cache::{CacheEntry, S3Fifo};
 use smallvec::SmallVec;
 
 use crate::cluster::MemoryCosts;
+use crate::limits::CHANCES;
 use crate::traffic::MemoryChange;
 
 /// Number of a segment among those of all objects.
@@ -29,6 +30,19 @@ pub(crate) struct Memories {
     costs: MemoryCosts,
     /// By node; kept only where heads cost something.
     heads: Vec<Heads>,
+    /// Whether what no other node has is passed on.
+    passes_on: bool,
+    /// Evicted, with the node that it leaves.
+    leaving: Vec<(u32, LeavingSegment)>,
+}
+
+/// A segment that leaves its last node.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LeavingSegment {
+    pub(crate) segment: SegmentNumber,
+    pub(crate) bytes: u64,
+    /// How often it may be passed on after this time.
+    pub(crate) chances: u8,
 }
 
 /// The heads that a node has, of objects that it was asked for.
@@ -47,6 +61,8 @@ struct CachedSegment {
     /// With what it costs.
     charged_bytes: u32,
     frequency: Cell<u8>,
+    /// How often it may be passed on, until it is asked for.
+    chances: Cell<u8>,
 }
 
 impl Memories {
@@ -65,7 +81,14 @@ impl Memories {
             evicted: Vec::new(),
             costs: MemoryCosts::default(),
             heads: Vec::new(),
+            passes_on: false,
+            leaving: Vec::new(),
         }
+    }
+
+    /// The same, where nodes pass on what no other node has.
+    pub(crate) fn passing_on(self, passes_on: bool) -> Self {
+        Self { passes_on, ..self }
     }
 
     /// The same, with what memory takes beside the bytes of segments, of so many objects.
@@ -98,7 +121,11 @@ impl Memories {
     /// Whether a node has a segment in memory; counts the hit.
     pub(crate) fn hit(&self, node: u32, segment: SegmentNumber) -> bool {
         let found = self.of_nodes[node as usize].get(&segment);
-        found.inspect(|cached| cached.touch()).is_some()
+        let hit = |cached: &&CachedSegment| {
+            cached.touch();
+            cached.chances.set(CHANCES);
+        };
+        found.inspect(hit).is_some()
     }
 
     /// The nodes that have a segment; none where they do not ask each other.
@@ -109,12 +136,11 @@ impl Memories {
     /// Brings a segment into a node's memory, if that is large enough.
     pub(crate) fn insert(&mut self, node: u32, segment: SegmentNumber, bytes: u64) -> MemoryChange {
         assert!(!self.is_lost(node), "nothing comes to a lost node");
-        let MemoryCosts { segment_bytes, allocator_part, .. } = self.costs;
-        let allocator_bytes = bytes.checked_div(allocator_part).unwrap_or(0);
         let cached = CachedSegment {
             bytes: bytes as u32,
-            charged_bytes: (bytes + allocator_bytes + segment_bytes) as u32,
+            charged_bytes: self.charged_bytes(bytes) as u32,
             frequency: Cell::new(0),
+            chances: Cell::new(CHANCES),
         };
         let memory = &mut self.of_nodes[node as usize];
         let inserted = memory.insert(segment, cached, &mut self.evicted).is_ok();
@@ -128,6 +154,23 @@ impl Memories {
         let memory = &self.of_nodes[node as usize];
         let is_nearly_full = memory.bytes() >= memory.capacity_bytes() / 4 * 3;
         MemoryChange { added: inserted.into(), removed, is_nearly_full }
+    }
+
+    /// What a segment of so many bytes takes.
+    pub(crate) fn charged_bytes(&self, bytes: u64) -> u64 {
+        let MemoryCosts { segment_bytes, allocator_part, .. } = self.costs;
+        bytes + bytes.checked_div(allocator_part).unwrap_or(0) + segment_bytes
+    }
+
+    /// What left its last node, and is to be passed on.
+    pub(crate) fn next_leaving(&mut self) -> Option<(u32, LeavingSegment)> {
+        self.leaving.pop()
+    }
+
+    /// How often a segment may be passed on from now on.
+    pub(crate) fn set_chances(&mut self, node: u32, segment: SegmentNumber, chances: u8) {
+        let cached = self.of_nodes[node as usize].get(&segment);
+        cached.into_iter().for_each(|cached| cached.chances.set(chances));
     }
 
     /// A node is lost, and what it had. Returns how many segments that were.
@@ -174,12 +217,17 @@ impl Memories {
 
     fn forget_evicted(&mut self, node: u32) {
         let Some(holders) = &mut self.holders else { return self.evicted.clear() };
-        for (left, _) in self.evicted.drain(..) {
+        for (left, cached) in self.evicted.drain(..) {
             let holders = &mut holders[left as usize];
             let was_oldest = holders.first() == Some(&node);
             holders.retain(|holder| *holder != node);
             if let (true, Some(&oldest)) = (was_oldest, holders.first()) {
                 self.of_nodes[oldest as usize].set_redundant(&left, false);
+            }
+            let chances = cached.chances.get().checked_sub(1);
+            if let (true, true, Some(chances)) = (self.passes_on, holders.is_empty(), chances) {
+                let leaving = LeavingSegment::new(left, cached.bytes.into(), chances);
+                self.leaving.push((node, leaving));
             }
         }
     }

@@ -59,6 +59,7 @@ impl World<'_> {
                         Transfer::Send(request) => self.send_ended(now, request),
                         Transfer::Fetch(fetch) => self.fetch_ended(now, fetch),
                         Transfer::HandOver(node) => self.handed_over(now, node),
+                        Transfer::PassOn(node) => self.passed_on(now, node),
                     }
                 }
             }

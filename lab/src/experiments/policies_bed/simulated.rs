@@ -61,5 +61,6 @@ fn cluster(cell: &BedCell) -> SimulatedCluster {
     cluster.fetch_latency_us = scale.source.delay_ms * 1_000;
     cluster.has_cluster_cache = cell.has_cluster_cache;
     cluster.memory_costs = MEMORY_COSTS;
+    cluster.passes_on = cell.has_cluster_cache;
     cluster
 }
