@@ -20,6 +20,8 @@ pub struct SimulatedCluster {
     pub passes_on: bool,
     /// Time to the first byte from another node's memory, in microseconds.
     pub peer_latency_us: u64,
+    /// What arrives of a segment can be sent on when there are so many bytes of it, or all; 0: from the first byte on.
+    pub chunk_bytes: u64,
     /// Bytes to other nodes, and a part of those to clients, over which a node refuses other nodes.
     pub peer_bytes_max: u64,
     /// Whether policies are told the rates of links and disks, which live dispatchers do not know.
@@ -94,6 +96,7 @@ impl SimulatedCluster {
             passes_on: false,
             tells_rates: false,
             peer_latency_us: PEER_LATENCY_US,
+            chunk_bytes: 0,
             peer_bytes_max: PEER_BYTES_MAX,
             memory_costs: MemoryCosts::default(),
             workers: 1,

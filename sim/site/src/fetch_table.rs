@@ -23,6 +23,8 @@ pub(crate) struct Fetch {
     pub(crate) wanted: WantedSegment,
     pub(crate) from: FetchFrom,
     pub(crate) has_arrived: bool,
+    /// There is a chunk of it, so that it can be sent on.
+    pub(crate) is_readable: bool,
     /// Its node was lost, and an event of it is on its way still.
     pub(crate) is_cut: bool,
     pub(crate) began_ns: u64,

@@ -14,6 +14,9 @@ use super::limits::HEAD_BYTES;
 const MEMORY_COSTS: MemoryCosts =
     MemoryCosts { segment_bytes: 512, allocator_part: 8, head_bytes: HEAD_BYTES, heads_part: 4 };
 
+/// Memory that nodes fill at a time: a fetch is read from there.
+const CHUNK_BYTES: u64 = 256 * 1024;
+
 /// Runs a trace under a policy.
 pub(super) fn simulate(
     (cell, policy): (&BedCell, &str),
@@ -61,6 +64,7 @@ fn cluster(cell: &BedCell) -> SimulatedCluster {
     cluster.fetch_latency_us = scale.source.delay_ms * 1_000;
     cluster.has_cluster_cache = cell.has_cluster_cache;
     cluster.memory_costs = MEMORY_COSTS;
+    cluster.chunk_bytes = CHUNK_BYTES;
     cluster.passes_on = cell.has_cluster_cache;
     cluster
 }
