@@ -34,6 +34,7 @@ mod elastic_mix;
 mod events;
 mod fetch;
 mod fetch_table;
+mod leaving;
 mod limits;
 mod logged;
 mod lose_nodes;

@@ -11,6 +11,7 @@ use skep_cache::{CacheEntry, S3Fifo};
 use smallvec::SmallVec;
 
 use crate::cluster::MemoryCosts;
+use crate::leaving::LeavingSegment;
 use crate::limits::CHANCES;
 use crate::traffic::MemoryChange;
 
@@ -34,15 +35,6 @@ pub(crate) struct Memories {
     passes_on: bool,
     /// Evicted, with the node that it leaves.
     leaving: Vec<(u32, LeavingSegment)>,
-}
-
-/// A segment that leaves its last node.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct LeavingSegment {
-    pub(crate) segment: SegmentNumber,
-    pub(crate) bytes: u64,
-    /// How often it may be passed on after this time.
-    pub(crate) chances: u8,
 }
 
 /// The heads that a node has, of objects that it was asked for.
@@ -226,7 +218,8 @@ impl Memories {
             }
             let chances = cached.chances.get().checked_sub(1);
             if let (true, true, Some(chances)) = (self.passes_on, holders.is_empty(), chances) {
-                let leaving = LeavingSegment::new(left, cached.bytes.into(), chances);
+                let bytes = cached.bytes.into();
+                let leaving = LeavingSegment { segment: left, bytes, chances };
                 self.leaving.push((node, leaving));
             }
         }

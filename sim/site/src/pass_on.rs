@@ -3,18 +3,9 @@
 
 use std::collections::VecDeque;
 
+use crate::leaving::LeavingSegment;
 use crate::limits::LEAVING_BYTES_MAX;
-use crate::memory::{LeavingSegment, SegmentNumber};
 use crate::world::{Transfer, World};
-
-/// What a node has evicted and passes on.
-#[derive(Debug, Default)]
-pub(crate) struct PassOn {
-    waiting: VecDeque<LeavingSegment>,
-    waiting_bytes: u64,
-    /// The segment that is on its way, and the node that it goes to.
-    moving: Option<(LeavingSegment, u32)>,
-}
 
 impl World<'_> {
     /// Takes what nodes have just evicted.
@@ -62,11 +53,5 @@ impl World<'_> {
             self.fetches.peer_bytes[node as usize] += leaving.bytes;
             self.transfer(now, node as usize, leaving.bytes, Transfer::PassOn(node));
         }
-    }
-}
-
-impl LeavingSegment {
-    pub(crate) fn new(segment: SegmentNumber, bytes: u64, chances: u8) -> Self {
-        Self { segment, bytes, chances }
     }
 }

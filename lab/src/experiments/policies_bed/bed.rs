@@ -1,5 +1,6 @@
 //! One run in the test bed: new processes with empty caches, a policy, a trace.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use skep_lab::load::{PlannedLoad, PlannedReport};
@@ -47,6 +48,9 @@ pub(super) fn measure(
     let report = load.finish()?;
     let fetched = Fetched::so_far(&stage)?.since(&before);
     report.examples.iter().take(2).for_each(|example| println!("    {example}"));
+    if !report.examples.is_empty() {
+        println!("    nodes could not fetch: {:?}", fetch_errors(&stage)?);
+    }
     Ok(figures(&report, trace, (&fetched, free_percent)))
 }
 
@@ -109,6 +113,19 @@ impl Fetched {
             from_peers: self.from_peers - before.from_peers,
         }
     }
+}
+
+/// Error replies of all nodes, by the place of the failure.
+fn fetch_errors(stage: &ServingBed) -> Result<BTreeMap<String, f64>, Failure> {
+    let mut errors = BTreeMap::new();
+    for index in 0..NODES {
+        let metrics = NodeMetrics::new(stage.metrics(&node_name(index))?);
+        for (cause, count) in metrics.by_label("skep_fetch_errors_total", "cause") {
+            *errors.entry(cause).or_default() += count;
+        }
+    }
+    errors.retain(|_, count| *count > 0.0);
+    Ok(errors)
 }
 
 fn figures(
