@@ -80,8 +80,9 @@ pub(super) fn troubles(results: &Results) -> Vec<String> {
         for policy in &cell.policies {
             let failed: u64 = policy.bed.iter().map(|run| run.failed).sum();
             if failed > 0 {
-                let name = cell.cell.name();
-                troubles.push(format!("{name}, {}: {failed} requests failed", policy.policy));
+                let (name, runs) = (cell.cell.name(), policy.bed.len());
+                let text = format!("{name}, {}: {failed} in {runs} runs", policy.policy);
+                troubles.push(text);
             }
         }
     }

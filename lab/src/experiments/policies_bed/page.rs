@@ -5,7 +5,7 @@ use skep_site_sim::RatioEstimate;
 use super::super::page::Page;
 use super::super::plot::{Line, Plot};
 use super::cells::BedSite;
-use super::figures::{Figure, Pair, agreeing_hits, hit_points, mean, ranking};
+use super::figures::{Figure, Pair, agreeing_hits, hit_points, mean, ranking, troubles};
 use super::limits::{FREE_PERCENT_MIN, HIT_POINTS_MAX};
 use super::{CellRuns, PolicyRuns, Results, RunFigures};
 
@@ -19,6 +19,12 @@ pub(super) fn page(results: &Results) -> Page {
     add_agreement(&mut page, results);
     results.cells.iter().for_each(|cell| add_cell(&mut page, cell));
     page.add_plot("ratios", plot(results));
+    let troubles = troubles(results);
+    if !troubles.is_empty() {
+        page.add("## Failed requests\n");
+        troubles.iter().for_each(|trouble| page.add(&format!("- {trouble}")));
+        page.add("");
+    }
     page
 }
 
