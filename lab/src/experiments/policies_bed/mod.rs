@@ -40,6 +40,9 @@ const POLICIES: [&str; 9] = [
     "transfer-time",
 ];
 
+/// The one of them that goes by rates, which live dispatchers do not know.
+const BY_RATES: &str = "transfer-time";
+
 /// From 1 on.
 const SEEDS: u64 = 4;
 
@@ -92,6 +95,9 @@ struct PolicyRuns {
     policy: String,
     bed: Vec<RunFigures>,
     simulated: Vec<RunFigures>,
+    /// The same where the policy is told the rates of links and sources; of the one that asks for them.
+    #[serde(default)]
+    simulated_told: Vec<RunFigures>,
 }
 
 /// What came of a run, of what was measured.
@@ -141,6 +147,7 @@ fn run_bed(options: &BedPolicyOptions, part: u64) -> Result<Results, Failure> {
         policy: (*policy).to_owned(),
         bed: Vec::new(),
         simulated: Vec::new(),
+        simulated_told: Vec::new(),
     };
     let policies: Vec<&str> = match options.policies.as_slice() {
         [] => POLICIES.into(),
@@ -185,12 +192,16 @@ fn measure(
 }
 
 fn simulate(runs: &mut CellRuns, part: u64) -> Result<(), Failure> {
-    for PolicyRuns { policy, bed, simulated } in &mut runs.policies {
-        let run = |seed: u64| {
-            let trace = runs.cell.trace(seed, part);
-            simulated::simulate((&runs.cell, policy), &trace, seed)
+    let cell = runs.cell;
+    for PolicyRuns { policy, bed, simulated, simulated_told } in &mut runs.policies {
+        let policy = policy.as_str();
+        let run = |seed: u64, tells_rates: bool| {
+            simulated::simulate((&cell, policy, tells_rates), &cell.trace(seed, part), seed)
         };
-        *simulated = (1..=bed.len() as u64).map(run).collect::<Result<_, _>>()?;
+        let seeds = 1..=bed.len() as u64;
+        *simulated = seeds.clone().map(|seed| run(seed, false)).collect::<Result<_, _>>()?;
+        let told = seeds.filter(|_| policy == BY_RATES).map(|seed| run(seed, true));
+        *simulated_told = told.collect::<Result<_, _>>()?;
     }
     Ok(())
 }
@@ -229,10 +240,17 @@ mod tests {
     fn cell() -> CellRuns {
         let (cell, part) = (CELLS[3], 10);
         let policy = |policy: &str| {
-            let run =
-                |seed: u64| simulated::simulate((&cell, policy), &cell.trace(seed, part), seed);
+            let run = |seed: u64| {
+                simulated::simulate((&cell, policy, false), &cell.trace(seed, part), seed)
+            };
             let runs: Vec<RunFigures> = (1..=3).map(|seed| run(seed).unwrap()).collect();
-            PolicyRuns { policy: policy.to_owned(), bed: runs.clone(), simulated: runs }
+            let simulated_told = Vec::new();
+            PolicyRuns {
+                policy: policy.to_owned(),
+                bed: runs.clone(),
+                simulated: runs,
+                simulated_told,
+            }
         };
         CellRuns { cell, policies: ["random", "lard", "transfer-time"].map(policy).into() }
     }

@@ -17,9 +17,9 @@ const MEMORY_COSTS: MemoryCosts =
 /// Memory that nodes fill at a time: a fetch is read from there.
 const CHUNK_BYTES: u64 = 256 * 1024;
 
-/// Runs a trace under a policy.
+/// Runs a trace under a policy, which is told the rates of links and sources, or not, as in the bed.
 pub(super) fn simulate(
-    (cell, policy): (&BedCell, &str),
+    (cell, policy, tells_rates): (&BedCell, &str, bool),
     trace: &Trace,
     seed: u64,
 ) -> Result<RunFigures, Failure> {
@@ -28,7 +28,8 @@ pub(super) fn simulate(
     let request =
         |&(at_us, object): &(u64, u32)| PlannedRequest { at_ns: at_us * 1_000, client: 1, object };
     let requests: Vec<PlannedRequest> = trace.requests.iter().map(request).collect();
-    let (site, cluster) = (SiteWorkload::planned(objects, &requests), cluster(cell));
+    let (site, mut cluster) = (SiteWorkload::planned(objects, &requests), cluster(cell));
+    cluster.tells_rates = tells_rates;
     let run = SiteRun {
         site: &site,
         cluster: &cluster,
