@@ -17,8 +17,8 @@ use skep_testbed::{Bed, BedInfo, Frames, MachineInfo, Topology};
 use tokio::signal::unix::{SignalKind, signal};
 
 use experiments::{
-    Failure, HandoffOptions, LargeOptions, Options, OriginOptions, PortalOptions, ScaleOptions,
-    SimulationOptions, TestBedExperiment, VerifyOptions,
+    BedPolicyOptions, Failure, HandoffOptions, LargeOptions, Options, OriginOptions, PortalOptions,
+    ScaleOptions, SimulationOptions, TestBedExperiment, VerifyOptions,
 };
 
 /// Test beds of network namespaces: clients, a router, dispatchers, nodes and an
@@ -71,7 +71,9 @@ enum Command {
     Portal(PortalOptions),
     /// Experiment: all policies side by side on simulated sites; needs no root
     Policies(SimulationOptions),
-    /// Experiment: nodes are started and stopped for a ramp of clients, simulated; needs no root
+    /// Experiment: policies in a test bed, and the simulator beside it
+    PoliciesBed(BedPolicyOptions),
+    /// Experiment: nodes started and stopped by a ramp of clients, simulated; needs no root
     Elastic(SimulationOptions),
     /// Experiment: 10 to 1,000 simulated nodes, and the loss of every tenth; needs no root
     Scale(ScaleOptions),
@@ -128,6 +130,7 @@ fn main() -> ExitCode {
         Command::Handoff(options) => experiments::run_handoff(&options),
         Command::Portal(options) => experiments::run_portal(&options),
         Command::Policies(options) => experiments::run_policies(&options),
+        Command::PoliciesBed(options) => experiments::run_policies_bed(&options),
         Command::Elastic(options) => experiments::run_elastic(&options),
         Command::Scale(options) => experiments::run_scale(&options),
         Command::Verify(options) => experiments::run_verify(&options),

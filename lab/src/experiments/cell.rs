@@ -167,24 +167,35 @@ pub(super) fn pause(ms: u64) -> Result<(), Failure> {
 }
 
 /// Ticks of all cores since boot (proc(5)).
-struct Busy {
+pub(super) struct Busy {
     busy: u64,
+    /// Of processes that yield to others.
+    nice: u64,
     all: u64,
 }
 
 impl Busy {
-    fn now() -> Result<Self, Failure> {
+    pub(super) fn now() -> Result<Self, Failure> {
         let text = fs::read_to_string("/proc/stat")?;
         let line = text.lines().next().unwrap_or_default();
         let ticks: Vec<u64> = line.split_whitespace().filter_map(|it| it.parse().ok()).collect();
         let all = ticks.iter().take(8).sum();
         // Idle, and idle while waiting for a disk.
         let idle: u64 = ticks.iter().skip(3).take(2).sum();
-        Ok(Self { busy: all - idle, all })
+        let nice = ticks.get(1).copied().unwrap_or(0);
+        Ok(Self { busy: all - idle, nice, all })
     }
 
-    fn percent_since(&self) -> Result<f64, Failure> {
+    /// Percent of all cores' time since then.
+    pub(super) fn percent_since(&self) -> Result<f64, Failure> {
         let now = Self::now()?;
         Ok((now.busy - self.busy) as f64 * 100.0 / (now.all - self.all).max(1) as f64)
+    }
+
+    /// The rest, and what processes got that yield to others.
+    pub(super) fn free_percent_since(&self) -> Result<f64, Failure> {
+        let now = Self::now()?;
+        let taken = (now.busy - self.busy).saturating_sub(now.nice - self.nice);
+        Ok(100.0 - taken as f64 * 100.0 / (now.all - self.all).max(1) as f64)
     }
 }

@@ -55,7 +55,13 @@ impl DataSet {
         Self { objects: sizes.zip(0..).map(object).collect() }
     }
 
-    /// The same, but every third object changes, with one of `periods_ms` in turn as its period.
+    /// These.
+    pub(crate) fn of(objects: Vec<Object>) -> Self {
+        Self { objects }
+    }
+
+    /// The same, where every third object changes, each of `periods_ms` being the
+    /// period of as many.
     pub(crate) fn changing(mut self, periods_ms: &[u64]) -> Self {
         let changing = self.objects.iter_mut().step_by(3);
         for (object, &period_ms) in changing.zip(periods_ms.iter().cycle()) {

@@ -9,7 +9,12 @@ pub(super) const FIELDS_MAX: usize = 64;
 /// Bytes of a body that the origin writes at once: the granularity of its rate.
 pub(super) const CHUNK_BYTES: u64 = 16 * 1024;
 
-/// Maximum length of an object of the origin, in bytes: what a pattern's seed leaves room for.
+/// What a stream of the origin makes up for where each client has a rate of its own, in
+/// milliseconds: its timers have a grain of 1 ms, and it may have to wait for a core.
+pub(super) const CATCH_UP_MS: u64 = 20;
+
+/// Longest object that the origin has, in bytes: what a pattern's seed leaves
+/// room for.
 pub(super) const OBJECT_BYTES_MAX: u64 = 1 << 34;
 
 /// Timeout for the start of a server, in milliseconds. Servers take tens of milliseconds; one that takes that

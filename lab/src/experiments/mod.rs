@@ -15,6 +15,7 @@
 //! - `portal`: Tomcats behind a pool, from 1 to 4 nodes, as in the JASPer paper.
 //! - `elastic`: nodes started and stopped by the load, simulated; no bed.
 //! - `policies`: all policies on simulated sites; no bed.
+//! - `policies-bed`: some of them in a bed, and the simulator beside it.
 //! - `scale`: 10 to 1,000 simulated nodes, and a loss of every tenth; no bed.
 //!
 //! Each writes JSON, plots and a page. A cell has a bed of its own, so all its caches are empty at first; the
@@ -34,6 +35,7 @@ mod origin;
 mod page;
 mod plot;
 mod policies;
+mod policies_bed;
 mod portal;
 mod regimes;
 mod rows;
@@ -54,6 +56,7 @@ pub(crate) use elastic::run as run_elastic;
 pub(crate) use handoff::{HandoffOptions, run as run_handoff};
 pub(crate) use large::{LargeOptions, run as run_large};
 pub(crate) use policies::run as run_policies;
+pub(crate) use policies_bed::{BedPolicyOptions, run as run_policies_bed};
 pub(crate) use portal::{PortalOptions, run as run_portal};
 use rows::TableRow;
 pub(crate) use scale::{ScaleOptions, run as run_scale};

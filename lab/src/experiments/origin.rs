@@ -6,13 +6,14 @@
 //! delayed by the service delay; all bodies together keep to the rate, in the order in which their chunks are
 //! ready, so that a late byte does not lower the rate.
 //!
-//! `/.lab/counts` returns the counts, `/.lab/set?delay_ms=..&rate_bits_s=..` changes the speed (0: no limit).
-//! On SIGTERM the counts are printed to stdout.
+//! `/.lab/counts` answers what was asked for, `/.lab/set?delay_ms=..&rate_bits_s=..`
+//! changes the speed (0 for no limit); with `&each=1` every client's address has the
+//! rate for itself, as a node has its own disk. At SIGTERM the counts go to stdout.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
@@ -24,7 +25,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::limits::{CHUNK_BYTES, FIELDS_MAX, HEAD_BYTES_MAX, OBJECT_BYTES_MAX};
+use super::limits::{CATCH_UP_MS, CHUNK_BYTES, FIELDS_MAX, HEAD_BYTES_MAX, OBJECT_BYTES_MAX};
 
 /// The speed of an origin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -141,6 +142,8 @@ struct Origin {
     asked: HashMap<Object, u64>,
     /// When the last byte that was promised will have been sent.
     busy_until: Instant,
+    /// The same for each client, where each has the rate for itself.
+    each: Option<HashMap<IpAddr, Instant>>,
 }
 
 /// What a request asks for.
@@ -162,17 +165,22 @@ async fn serve(address: SocketAddr, origin: Rc<RefCell<Origin>>) -> io::Result<(
             _ = terminate.recv() => return Ok(()),
             _ = interrupt.recv() => return Ok(()),
             accepted = listener.accept() => {
-                let (stream, _) = accepted?;
+                let (stream, client) = accepted?;
                 stream.set_nodelay(true)?;
                 let origin = Rc::clone(&origin);
-                // It is no error if a client disconnects.
-                tokio::task::spawn_local(async move { converse(stream, &origin).await.ok() });
+                // A client that goes away is its own affair.
+                tokio::task::spawn_local(async move {
+                    converse((stream, client.ip()), &origin).await.ok()
+                });
             }
         }
     }
 }
 
-async fn converse(mut stream: TcpStream, origin: &RefCell<Origin>) -> io::Result<()> {
+async fn converse(
+    (mut stream, client): (TcpStream, IpAddr),
+    origin: &RefCell<Origin>,
+) -> io::Result<()> {
     let mut buffer = Vec::new();
     loop {
         let wanted = loop {
@@ -188,7 +196,7 @@ async fn converse(mut stream: TcpStream, origin: &RefCell<Origin>) -> io::Result
                 return Ok(());
             }
         };
-        answer(&mut stream, origin, &wanted).await?;
+        answer((&mut stream, client), origin, &wanted).await?;
         if wanted.closes {
             return Ok(());
         }
@@ -199,7 +207,7 @@ const BAD_REQUEST: &[u8] =
     b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
 
 async fn answer(
-    stream: &mut TcpStream,
+    (stream, client): (&mut TcpStream, IpAddr),
     origin: &RefCell<Origin>,
     wanted: &Wanted,
 ) -> io::Result<()> {
@@ -220,7 +228,7 @@ async fn answer(
     origin.borrow_mut().asked_for(object, part.is_none());
     stream.write_all(head.as_bytes()).await?;
     let Some(part) = part.filter(|_| !wanted.is_head) else { return Ok(()) };
-    send(stream, origin, issue.pattern, part).await
+    send((stream, client), origin, issue.pattern, part).await
 }
 
 /// The head of the answer, and the part of the object that follows it; no part for 304 and 416.
@@ -266,7 +274,7 @@ fn part(field: &str, bytes: u64) -> Option<Range<u64>> {
 }
 
 async fn send(
-    stream: &mut TcpStream,
+    (stream, client): (&mut TcpStream, IpAddr),
     origin: &RefCell<Origin>,
     pattern: Pattern,
     part: Range<u64>,
@@ -275,7 +283,7 @@ async fn send(
         (part.start, vec![0; CHUNK_BYTES.min(part.end - part.start) as usize]);
     while at < part.end {
         let count = CHUNK_BYTES.min(part.end - at);
-        let due = origin.borrow_mut().promise(count);
+        let due = origin.borrow_mut().promise(client, count);
         if let Some(due) = due {
             sleep_until(due).await;
         }
@@ -290,7 +298,7 @@ async fn send(
 impl Origin {
     fn new(speed: Speed) -> Self {
         let (counts, asked) = (OriginCounts::default(), HashMap::new());
-        Self { speed, counts, asked, busy_until: Instant::now() }
+        Self { speed, counts, asked, busy_until: Instant::now(), each: None }
     }
 
     fn asked_for(&mut self, object: Object, is_not_modified: bool) {
@@ -305,12 +313,20 @@ impl Origin {
         }
     }
 
-    /// Reserves the rate for these bytes; returns when they may be sent, if not at once.
-    fn promise(&mut self, bytes: u64) -> Option<Instant> {
+    /// Takes its turn in the line; when these bytes may go, if not at once.
+    fn promise(&mut self, client: IpAddr, bytes: u64) -> Option<Instant> {
         self.counts.bytes += bytes;
         let us = (bytes * 8 * 1_000_000).checked_div(self.speed.rate_bits_s)?;
-        self.busy_until = self.busy_until.max(Instant::now()) + Duration::from_micros(us);
-        Some(self.busy_until)
+        let (now, time) = (Instant::now(), Duration::from_micros(us));
+        let Some(each) = &mut self.each else {
+            self.busy_until = self.busy_until.max(now) + time;
+            return Some(self.busy_until);
+        };
+        // A single stream would lose what a timer comes late for each chunk.
+        let earliest = now - Duration::from_millis(CATCH_UP_MS);
+        let busy_until = each.entry(client).or_insert(now);
+        *busy_until = (*busy_until).max(earliest) + time;
+        Some(*busy_until)
     }
 
     fn about_itself(&mut self, question: &str) -> io::Result<String> {
@@ -325,6 +341,7 @@ impl Origin {
                 delay_ms: value("delay_ms").unwrap_or(delay_ms),
                 rate_bits_s: value("rate_bits_s").unwrap_or(rate_bits_s),
             };
+            self.each = (value("each") == Some(1)).then(HashMap::new);
         }
         Ok(serde_json::to_string(&self.counts)?)
     }
@@ -357,6 +374,8 @@ impl Wanted {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
+    use std::net::Ipv4Addr;
+
     use super::*;
 
     fn object(id: u32, bytes: u64) -> Object {
@@ -403,11 +422,24 @@ mod tests {
     }
 
     #[test]
+    fn a_rate_is_of_all_clients_or_of_each() {
+        let clients = [1, 2].map(|it| IpAddr::V4(Ipv4Addr::new(10, 0, 0, it)));
+        let mut origin = Origin::new(Speed { delay_ms: 0, rate_bits_s: 8_000 });
+        let wait_s = |origin: &mut Origin, at: usize| {
+            let due = origin.promise(clients[at], 10_000).unwrap();
+            due.saturating_duration_since(Instant::now()).as_secs_f64().round() as u64
+        };
+        assert_eq!([0, 1, 0].map(|at| wait_s(&mut origin, at)), [10, 20, 30]);
+        origin.each = Some(HashMap::new());
+        assert_eq!([0, 1, 0].map(|at| wait_s(&mut origin, at)), [10, 10, 20]);
+    }
+
+    #[test]
     fn what_was_asked_for_is_counted() {
         let mut origin = Origin::new(Speed::default());
         for _ in 0..3 {
             origin.asked_for(object(1, 100), false);
-            assert_eq!(origin.promise(100), None);
+            assert_eq!(origin.promise(Ipv4Addr::LOCALHOST.into(), 100), None);
         }
         origin.asked_for(object(2, 50), false);
         let counts = origin.counts;

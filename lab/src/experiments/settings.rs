@@ -18,6 +18,7 @@ pub(crate) struct Settings {
     pub(crate) node_rate_bits_s: u64,
     /// The speed of the origin during the measurement.
     pub(crate) origin: Speed,
+    /// Infinite: without a quota.
     pub(crate) node_cpu_cores: f64,
     pub(crate) dispatcher_cpu_cores: f64,
     pub(crate) origin_cpu_cores: f64,

@@ -142,7 +142,19 @@ impl ServingBed {
         Ok(())
     }
 
-    /// The origin's counts so far.
+    /// Gives each node a source of its own at the origin, of this speed.
+    pub(super) fn set_sources(&self, speed: Speed) -> Result<(), Failure> {
+        let Speed { delay_ms, rate_bits_s } = speed;
+        self.ask_origin(&format!("set?delay_ms={delay_ms}&rate_bits_s={rate_bits_s}&each=1"))?;
+        Ok(())
+    }
+
+    /// The machines of nodes.
+    pub(super) fn node_machines(&self) -> &[Machine] {
+        self.bed.nodes()
+    }
+
+    /// What the origin was asked for so far.
     pub(super) fn origin_counts(&self) -> Result<OriginCounts, Failure> {
         self.ask_origin("counts")
     }
@@ -151,11 +163,8 @@ impl ServingBed {
     pub(super) fn outcomes(&self) -> Result<BTreeMap<String, u64>, Failure> {
         let mut outcomes = BTreeMap::new();
         for index in 0..self.names.in_use {
-            let name = node_name(index);
-            let socket = self.names.folder(&name).join("state").join(format!("{name}.sock"));
-            let metrics =
-                RawClient::try_connect_local(&socket)?.ask("/api/v1/metrics").try_response()?;
-            for line in metrics.text().lines().filter_map(|line| line.strip_prefix(OUTCOME)) {
+            let metrics = self.metrics(&node_name(index))?;
+            for line in metrics.lines().filter_map(|line| line.strip_prefix(OUTCOME)) {
                 let (outcome, count) = line.split_once("\"} ").ok_or("not a metric")?;
                 *outcomes.entry(outcome.to_owned()).or_default() += count.parse::<u64>()?;
             }
@@ -163,7 +172,14 @@ impl ServingBed {
         Ok(outcomes)
     }
 
-    /// Bytes that each node has sent so far, to any receiver.
+    /// The metrics of the Skep process of this name.
+    pub(super) fn metrics(&self, name: &str) -> Result<String, Failure> {
+        let socket = self.names.folder(name).join("state").join(format!("{name}.sock"));
+        let mut client = RawClient::try_connect_local(&socket)?;
+        Ok(client.ask("/api/v1/metrics").try_response()?.text())
+    }
+
+    /// Bytes that each node has sent so far, to whomever.
     pub(super) fn sent_bytes(&self) -> Result<Vec<u64>, Failure> {
         let sent = |node: &Machine| {
             let text = node.run(|| fs::read_to_string("/proc/thread-self/net/dev"))??;
@@ -305,7 +321,8 @@ impl ServingBed {
         Ok(serde_json::from_str(&body)?)
     }
 
-    fn control(&self, words: &[&str]) -> Result<(), Failure> {
+    /// A command of `skep` to the dispatcher.
+    pub(super) fn control(&self, words: &[&str]) -> Result<(), Failure> {
         let socket = self.names.folder("dispatcher-1").join("state/dispatcher-1.sock");
         let mut command = std::process::Command::new(&self.settings.skep);
         let output = command.args(words).arg("--socket").arg(socket).output()?;
@@ -332,7 +349,9 @@ fn ask_socket(socket: &Path, question: &str) -> Result<String, Failure> {
 }
 
 fn topology(settings: &Settings, nodes: usize) -> Topology {
-    let cpu = |cores: f64| Limits { cpu_cores: Some(cores), ..Limits::default() };
+    // Without a quota, not even a generous one: a group has the weight of a single process.
+    let cpu =
+        |cores: f64| Limits { cpu_cores: cores.is_finite().then_some(cores), ..Limits::default() };
     let limits = [
         ("node", cpu(settings.node_cpu_cores)),
         ("dispatcher", cpu(settings.dispatcher_cpu_cores)),

@@ -349,9 +349,9 @@ const WRONG_LENGTH: &str = "a response with another length than the object's";
 const WRONG_VERSION: &str = "a response of a version that never was";
 
 impl MixObject {
-    /// The content that a reply must have according to its head, and for how long that version had been
-    /// replaced when the request was sent, in milliseconds.
-    fn said(&self, head: &Head, begin: Instant) -> Result<(Issue, u64), Failure> {
+    /// What a reply has to be by its head, and for how long that had been replaced
+    /// when it was asked for, in milliseconds.
+    pub(super) fn said(&self, head: &Head, begin: Instant) -> Result<(Issue, u64), Failure> {
         let (issue, stale_ms) = match self.content {
             Content::Always(issue) => (issue, 0),
             Content::Changing(object) => {

@@ -3,7 +3,9 @@
 //! - [`Downloads`]: long connections, each byte of which is checked.
 //! - [`Requests`]: a stream of short requests that shows gaps.
 //! - [`PartReaders`]: readers of parts of one large object.
-//! - [`Mix`]: requests for many objects in a given order, with the answers over time.
+//! - [`Mix`]: requests for many objects in a given order, with how they were
+//!   answered over time.
+//! - [`PlannedLoad`]: requests at planned times, each with its response time.
 //!
 //! A load runs on its own thread, in a machine; the test observes and stops it through [`Running`], and gets
 //! its results as a [`Report`]. A load is bounded in number and time by its plan. It makes no assertions: the
@@ -15,6 +17,7 @@ mod http;
 mod mix;
 mod parts;
 mod pattern;
+mod planned;
 mod report;
 mod requests;
 mod watch;
@@ -32,6 +35,7 @@ pub use downloads::Downloads;
 pub use mix::{Mix, MixObject, MixReport, MixRunning, Second, Sources};
 pub use parts::PartReaders;
 pub use pattern::write_pattern;
+pub use planned::{PlannedLoad, PlannedReport, PlannedResponse, PlannedRunning};
 pub use report::{Report, Times};
 pub use requests::Requests;
 pub use skep_workload::Pattern;

@@ -16,14 +16,20 @@ pub struct SimulatedCluster {
     pub fetch_latency_us: u64,
     /// Whether nodes fetch from each other's memory.
     pub has_cluster_cache: bool,
+    /// Whether nodes pass on what they evict and no other node has; not where nodes come and go.
+    pub passes_on: bool,
     /// Time to the first byte from another node's memory, in microseconds.
     pub peer_latency_us: u64,
-    /// Bytes to send to other nodes, plus a part of those to clients, above which a node refuses other nodes.
+    /// What arrives of a segment can be sent on when there are so many bytes of it, or all; 0: from the first byte on.
+    pub chunk_bytes: u64,
+    /// Bytes to other nodes, and a part of those to clients, over which a node refuses other nodes.
     pub peer_bytes_max: u64,
     /// Whether policies are given the rates of links and disks; live dispatchers know only the rates of disks
     /// and origins that nodes measure.
     pub tells_rates: bool,
-    /// Number of dispatchers, or of workers of one, each with its own policy instance.
+    /// What memories take beside the bytes of segments.
+    pub memory_costs: MemoryCosts,
+    /// Dispatchers, or workers of one, each with a policy of its own.
     pub workers: usize,
     /// Maximum share of a node's link that one client uses, in bytes per second.
     pub client_bytes_per_s: Option<u64>,
@@ -46,7 +52,19 @@ pub struct SimulatedNode {
     pub request_ns: u64,
 }
 
-/// The source of segments that no memory has.
+/// What a node's memory takes beside the bytes of segments; nothing, or as nodes charge it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryCosts {
+    /// Of each segment.
+    pub segment_bytes: u64,
+    /// Of the bytes of segments one part in so many more, which allocating loses; 0: none.
+    pub allocator_part: u64,
+    /// Of each object that the node was asked for, until all have one part in so many of the memory.
+    pub head_bytes: u64,
+    pub heads_part: u64,
+}
+
+/// Where nodes fetch what no memory has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FetchSource {
     /// Each node's own disk.
@@ -76,9 +94,12 @@ impl SimulatedCluster {
             source: FetchSource::OwnDisk,
             fetch_latency_us: DISK_LATENCY_US,
             has_cluster_cache: false,
+            passes_on: false,
             tells_rates: false,
             peer_latency_us: PEER_LATENCY_US,
+            chunk_bytes: 0,
             peer_bytes_max: PEER_BYTES_MAX,
+            memory_costs: MemoryCosts::default(),
             workers: 1,
             client_bytes_per_s: None,
             elasticity: None,

@@ -24,7 +24,7 @@ impl World<'_> {
             let fetch = &mut self.fetches.all[id as usize];
             fetch.waiters.push(waiter);
             self.outcome.totals.joined += 1;
-            let has_arrived = fetch.has_arrived;
+            let has_arrived = fetch.is_readable;
             return FoundFetch { has_arrived, is_joined: true, is_from_peer: false };
         }
         let from = self.find_source(now, node, segment);
@@ -32,6 +32,7 @@ impl World<'_> {
             wanted,
             from,
             has_arrived: false,
+            is_readable: false,
             is_cut: false,
             began_ns: now,
             waiters: SmallVec::from_slice(&[waiter]),
@@ -59,7 +60,9 @@ impl World<'_> {
         if matches!(fetch.from, FetchFrom::Peer(peer) if self.memories.is_lost(peer)) {
             return self.peer_is_silent(now, id);
         }
-        fetch.has_arrived = true;
+        // What is shorter than a chunk is sent when it is whole.
+        let is_readable = fetch.wanted.bytes > self.run.cluster.chunk_bytes;
+        (fetch.has_arrived, fetch.is_readable) = (true, is_readable);
         let (bytes, nodes) = (fetch.wanted.bytes, self.run.cluster.nodes.len());
         let rate = match (fetch.from, self.run.cluster.source) {
             (FetchFrom::Peer(peer), _) => peer as usize,
@@ -67,7 +70,10 @@ impl World<'_> {
             (_, FetchSource::SharedOrigin { .. }) => nodes,
         };
         self.transfer(now, rate, bytes, Transfer::Fetch(id));
-        // Requests that joined since then have seen that it has arrived.
+        if !is_readable {
+            return;
+        }
+        // Who asks meanwhile has seen that it is there.
         for at in 0..self.fetches.all[id as usize].waiters.len() {
             let (request, segment) = self.fetches.all[id as usize].waiters[at];
             self.segment_arrives(now, request, segment);
@@ -117,6 +123,7 @@ impl World<'_> {
         if self.run.cluster.has_cluster_cache {
             self.traffic.changed(now, node, change);
         }
+        self.pass_on_evicted(now);
     }
 
     /// Records the end of a fetch from disk or origin, and of its lease.

@@ -23,7 +23,9 @@ pub(crate) struct Fetch {
     pub(crate) wanted: WantedSegment,
     pub(crate) from: FetchFrom,
     pub(crate) has_arrived: bool,
-    /// Its node was lost, and one of its events is still scheduled.
+    /// There is a chunk of it, so that it can be sent on.
+    pub(crate) is_readable: bool,
+    /// Its node was lost, and an event of it is on its way still.
     pub(crate) is_cut: bool,
     pub(crate) began_ns: u64,
     /// Requests that wait, each with the number of the segment in its object.

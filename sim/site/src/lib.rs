@@ -5,18 +5,17 @@
 //!
 //! - links, disks and the origin: each shares its rate equally among its transfers;
 //! - processors: requests in order of arrival, a fixed time each;
-//! - nodes: a response is sent segment by segment while the next ones are fetched; concurrent misses of a
-//!   segment share a fetch; with a cluster cache a segment is fetched from another node's memory rather than
-//!   from disk or origin;
-//! - elasticity: nodes are started and stopped by the live controller (`skep_cluster::elasticity`); a started
-//!   node has an empty memory, and a draining node first hands over what no other node has;
+//! - nodes: a response is sent segment by segment while the next ones are fetched; concurrent misses of a segment share a
+//!   fetch; with a cluster cache a segment comes from another node's memory before disk or origin, and what a node evicts and no
+//!   other one has may be passed on;
+//! - elasticity: nodes are started and stopped by the controller that runs live (`skep_cluster::elasticity`); one that starts
+//!   has nothing in memory, and one that drains first hands over what no other node has;
 //! - a dispatcher of mode `proxy`, which counts its requests and the announced bytes, or several;
-//! - clients: an open loop of Poisson arrivals, a closed loop, a ramp of clients, or an access log; each
-//!   client may be limited to a rate;
-//! - a loss of nodes: their memories and the work in progress are gone; requests sent to them before the
-//!   failure detector's timeout go elsewhere after the connect timeout, and fetches from them after the
-//!   timeout for a silent node;
-//! - the coordinator: its messages are counted as live nodes batch them; it answers at once.
+//! - clients: an open loop of Poisson arrivals, a closed loop, a ramp of clients, what an access log says, or given requests;
+//!   each may take no more than a rate;
+//! - a loss of nodes: what they had in memory and in progress is gone; requests that are sent there until the failure detector's
+//!   time has passed go elsewhere after the time to connect, and fetches from there after that of a silent node;
+//! - the coordinator: what it is told and asked is counted, as live nodes batch it; its answers come at once.
 //!
 //! Not modelled: TCP, links towards nodes, the dispatcher's link and processor, the path to the coordinator
 //! and back (except as part of a peer's latency), the 0.8 s during which it still names a lost node's memory,
@@ -36,6 +35,7 @@ mod elastic_mix;
 mod events;
 mod fetch;
 mod fetch_table;
+mod leaving;
 mod limits;
 mod logged;
 mod lose_nodes;
@@ -43,6 +43,8 @@ mod loss;
 mod memory;
 mod outcome;
 mod part;
+mod pass_on;
+mod planned;
 mod power;
 mod power_table;
 mod processor_sharing;
@@ -57,7 +59,7 @@ mod workload;
 mod world;
 
 pub use byte_sources::BytesBySource;
-pub use cluster::{FetchSource, SimulatedCluster, SimulatedNode};
+pub use cluster::{FetchSource, MemoryCosts, SimulatedCluster, SimulatedNode};
 pub use comparison::{Experiment, PolicyOutcomes};
 pub use elastic::{ElasticOutcome, NodeCount, SimulatedElasticity};
 pub use elastic_mix::ElasticMix;
@@ -65,6 +67,7 @@ pub use limits::{SETTLED_SIGMAS, SIZE_CLASSES};
 pub use logged::SiteTooLarge;
 pub use loss::{LossOutcome, SimulatedLoss};
 pub use outcome::{ResponseTimes, RunOutcome, RunTotals};
+pub use planned::PlannedRequest;
 pub use skep_cluster::elasticity::{ElasticitySettings, LoadTargets};
 pub use skep_policy::names as policy_names;
 pub use skep_workload::{Popularity, SizeStatistics};

@@ -68,3 +68,8 @@ pub(crate) const PEER_CHUNK_MS: u64 = 2_000;
 /// Maximum distance of a window from the mean of settled windows, in standard deviations of those: of equal
 /// windows, two in a row are further away once in 100,000.
 pub const SETTLED_SIGMAS: f64 = 3.0;
+
+/// How often a segment that no other node has is passed on without being asked for, and bytes of those that wait for it: as
+/// nodes do.
+pub(crate) const CHANCES: u8 = 2;
+pub(crate) const LEAVING_BYTES_MAX: u64 = 4 * skep_units::SEGMENT_BYTES;

@@ -10,6 +10,9 @@ use foldhash::fast::FixedState;
 use skep_cache::{CacheEntry, S3Fifo};
 use smallvec::SmallVec;
 
+use crate::cluster::MemoryCosts;
+use crate::leaving::LeavingSegment;
+use crate::limits::CHANCES;
 use crate::traffic::MemoryChange;
 
 /// The number of a segment among those of all objects.
@@ -25,13 +28,33 @@ pub(crate) struct Memories {
     evicted: Vec<(SegmentNumber, CachedSegment)>,
     /// Nodes that were lost.
     lost: Vec<bool>,
+    costs: MemoryCosts,
+    /// By node; kept only where heads cost something.
+    heads: Vec<Heads>,
+    /// Whether what no other node has is passed on.
+    passes_on: bool,
+    /// Evicted, with the node that it leaves.
+    leaving: Vec<(u32, LeavingSegment)>,
+}
+
+/// The heads that a node has, of objects that it was asked for.
+#[derive(Debug)]
+struct Heads {
+    /// Of the whole memory.
+    capacity_bytes: u64,
+    known: Vec<bool>,
+    bytes: u64,
 }
 
 /// A segment in memory.
 #[derive(Debug)]
 struct CachedSegment {
     bytes: u32,
+    /// With what it costs.
+    charged_bytes: u32,
     frequency: Cell<u8>,
+    /// How often it may be passed on, until it is asked for.
+    chances: Cell<u8>,
 }
 
 impl Memories {
@@ -48,13 +71,53 @@ impl Memories {
             of_nodes,
             holders: has_cluster_cache.then(|| vec![Holders::new(); segments as usize]),
             evicted: Vec::new(),
+            costs: MemoryCosts::default(),
+            heads: Vec::new(),
+            passes_on: false,
+            leaving: Vec::new(),
         }
+    }
+
+    /// The same, where nodes pass on what no other node has.
+    pub(crate) fn passing_on(self, passes_on: bool) -> Self {
+        Self { passes_on, ..self }
+    }
+
+    /// The same, with what memory takes beside the bytes of segments, of so many objects.
+    pub(crate) fn with_costs(mut self, costs: MemoryCosts, objects: usize) -> Self {
+        let heads = |memory: &S3Fifo<_, CachedSegment, _>| Heads {
+            capacity_bytes: memory.capacity_bytes(),
+            known: vec![false; objects],
+            bytes: 0,
+        };
+        if costs.head_bytes > 0 {
+            self.heads = self.of_nodes.iter().map(heads).collect();
+        }
+        Self { costs, ..self }
+    }
+
+    /// A node is asked for an object, whose head it keeps from now on.
+    pub(crate) fn asked_for(&mut self, node: u32, object: u32) {
+        let MemoryCosts { head_bytes, heads_part, .. } = self.costs;
+        let Some(heads) = self.heads.get_mut(node as usize) else { return };
+        let is_known = std::mem::replace(&mut heads.known[object as usize], true);
+        if is_known || heads.bytes + head_bytes > heads.capacity_bytes / heads_part.max(1) {
+            return;
+        }
+        heads.bytes += head_bytes;
+        let capacity_bytes = heads.capacity_bytes - heads.bytes;
+        self.of_nodes[node as usize].set_capacity(capacity_bytes, &mut self.evicted);
+        self.forget_evicted(node);
     }
 
     /// Whether a node has a segment in memory; counts the hit.
     pub(crate) fn hit(&self, node: u32, segment: SegmentNumber) -> bool {
         let found = self.of_nodes[node as usize].get(&segment);
-        found.inspect(|cached| cached.touch()).is_some()
+        let hit = |cached: &&CachedSegment| {
+            cached.touch();
+            cached.chances.set(CHANCES);
+        };
+        found.inspect(hit).is_some()
     }
 
     /// The nodes that hold a segment; empty without a cluster cache.
@@ -65,7 +128,12 @@ impl Memories {
     /// Stores a segment in a node's memory, if that is large enough.
     pub(crate) fn insert(&mut self, node: u32, segment: SegmentNumber, bytes: u64) -> MemoryChange {
         assert!(!self.is_lost(node), "nothing comes to a lost node");
-        let cached = CachedSegment { bytes: bytes as u32, frequency: Cell::new(0) };
+        let cached = CachedSegment {
+            bytes: bytes as u32,
+            charged_bytes: self.charged_bytes(bytes) as u32,
+            frequency: Cell::new(0),
+            chances: Cell::new(CHANCES),
+        };
         let memory = &mut self.of_nodes[node as usize];
         let inserted = memory.insert(segment, cached, &mut self.evicted).is_ok();
         let removed = self.evicted.len() as u64;
@@ -80,7 +148,24 @@ impl Memories {
         MemoryChange { added: inserted.into(), removed, is_nearly_full }
     }
 
-    /// Loses a node with the content of its memory. Returns the number of segments lost.
+    /// What a segment of so many bytes takes.
+    pub(crate) fn charged_bytes(&self, bytes: u64) -> u64 {
+        let MemoryCosts { segment_bytes, allocator_part, .. } = self.costs;
+        bytes + bytes.checked_div(allocator_part).unwrap_or(0) + segment_bytes
+    }
+
+    /// What left its last node, and is to be passed on.
+    pub(crate) fn next_leaving(&mut self) -> Option<(u32, LeavingSegment)> {
+        self.leaving.pop()
+    }
+
+    /// How often a segment may be passed on from now on.
+    pub(crate) fn set_chances(&mut self, node: u32, segment: SegmentNumber, chances: u8) {
+        let cached = self.of_nodes[node as usize].get(&segment);
+        cached.into_iter().for_each(|cached| cached.chances.set(chances));
+    }
+
+    /// A node is lost, and what it had. Returns how many segments that were.
     pub(crate) fn lose(&mut self, node: u32) -> u64 {
         let segments = self.of_nodes[node as usize].iter().count() as u64;
         self.clear(node);
@@ -110,7 +195,7 @@ impl Memories {
         let mut sole: Vec<_> =
             all.filter(|(segment, _)| holders[**segment as usize].len() == 1).collect();
         sole.sort_by_key(|(_, cached)| std::cmp::Reverse(cached.frequency()));
-        sole.into_iter().map(|(segment, cached)| (*segment, cached.bytes())).collect()
+        sole.into_iter().map(|(segment, cached)| (*segment, cached.bytes.into())).collect()
     }
 
     /// Of these nodes, the one with most room for segments handed over, if it has room for `bytes`.
@@ -124,12 +209,18 @@ impl Memories {
 
     fn forget_evicted(&mut self, node: u32) {
         let Some(holders) = &mut self.holders else { return self.evicted.clear() };
-        for (left, _) in self.evicted.drain(..) {
+        for (left, cached) in self.evicted.drain(..) {
             let holders = &mut holders[left as usize];
             let was_oldest = holders.first() == Some(&node);
             holders.retain(|holder| *holder != node);
             if let (true, Some(&oldest)) = (was_oldest, holders.first()) {
                 self.of_nodes[oldest as usize].set_redundant(&left, false);
+            }
+            let chances = cached.chances.get().checked_sub(1);
+            if let (true, true, Some(chances)) = (self.passes_on, holders.is_empty(), chances) {
+                let bytes = cached.bytes.into();
+                let leaving = LeavingSegment { segment: left, bytes, chances };
+                self.leaving.push((node, leaving));
             }
         }
     }
@@ -137,7 +228,7 @@ impl Memories {
 
 impl CacheEntry for CachedSegment {
     fn bytes(&self) -> u64 {
-        self.bytes.into()
+        self.charged_bytes.into()
     }
 
     fn frequency(&self) -> u8 {

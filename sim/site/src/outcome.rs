@@ -16,8 +16,10 @@ pub struct RunOutcome {
     /// By decade of the response's size: class `n` has sizes from `10^n` bytes on.
     pub classes: Vec<ResponseTimes>,
     pub bytes: BytesBySource,
-    /// Bytes sent by the busiest link relative to its rate, to clients and nodes, over the mean; between the
-    /// first and the last measured arrival.
+    /// Responses whose first segment was in the node's memory.
+    pub hits: u64,
+    /// Bytes that the busiest link sent for its rate, to clients and nodes, over the mean; between the first and the last
+    /// measured arrival.
     pub busiest_over_mean: f64,
     /// The mean utilisation of the links in that time.
     pub link_use: f64,
@@ -27,7 +29,9 @@ pub struct RunOutcome {
     pub requests_per_s: f64,
     /// Sums over all requests, including the warm-up.
     pub totals: RunTotals,
-    /// What elasticity did, if it was enabled.
+    /// The same at the first measured arrival.
+    pub warm_up_totals: RunTotals,
+    /// What elasticity did, where there is any.
     pub elastic: Option<ElasticOutcome>,
     /// The coordinator's messages, if there is a cluster cache.
     pub coordinator: CoordinatorTraffic,
@@ -67,11 +71,13 @@ impl RunOutcome {
             all: ResponseTimes::new(),
             classes: (0..SIZE_CLASSES).map(|_| ResponseTimes::new()).collect(),
             bytes: BytesBySource::default(),
+            hits: 0,
             busiest_over_mean: f64::NAN,
             link_use: f64::NAN,
             in_progress_most: 0,
             requests_per_s: f64::NAN,
             totals: RunTotals::default(),
+            warm_up_totals: RunTotals::default(),
             elastic: None,
             coordinator: CoordinatorTraffic::default(),
             loss: None,

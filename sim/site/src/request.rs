@@ -18,6 +18,8 @@ pub(crate) struct Request {
     /// Its node was lost, and one of its events is still scheduled.
     pub(crate) is_cut: bool,
     pub(crate) is_announced: bool,
+    /// Its first segment was in memory.
+    pub(crate) is_hit: bool,
     /// The segment after the last one that was sent.
     pub(crate) sent: u32,
     /// The segment after the last one that was found in memory or is being fetched.
@@ -66,6 +68,7 @@ impl Request {
             is_measured,
             is_cut: false,
             is_announced: false,
+            is_hit: false,
             sent: part.segments().start,
             looked_up: part.segments().start,
             sending: SendState::Nothing,

@@ -59,6 +59,7 @@ impl World<'_> {
                         Transfer::Send(request) => self.send_ended(now, request),
                         Transfer::Fetch(fetch) => self.fetch_ended(now, fetch),
                         Transfer::HandOver(node) => self.handed_over(now, node),
+                        Transfer::PassOn(node) => self.passed_on(now, node),
                     }
                 }
             }
@@ -108,6 +109,7 @@ impl World<'_> {
         self.asked += 1;
         if number == self.run.warm_up_requests() {
             self.warm = (now, self.busy_ns(now));
+            self.outcome.warm_up_totals = self.outcome.totals;
             self.traffic.restart();
         }
         let chooser = client as usize % self.choosers.len();

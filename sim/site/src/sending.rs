@@ -110,8 +110,13 @@ impl World<'_> {
         let (number, bytes) =
             (object.segment_first + segment, request.part.bytes_of(segment..segment + 1));
         let node = request.node;
+        let is_first = segment == request.part.segments().start;
+        if is_first {
+            self.memories.asked_for(node, request.object);
+        }
         if self.memories.hit(node, number) {
             request.bytes.memory += bytes;
+            request.is_hit |= is_first;
             return true;
         }
         let is_continued = request.continues_at == Some(segment);
@@ -175,6 +180,7 @@ impl World<'_> {
         let response_ns = now - request.began_ns;
         if request.is_measured {
             self.outcome.record(bytes, response_ns, request.bytes);
+            self.outcome.hits += u64::from(request.is_hit);
         }
         if self.run.cluster.loss.is_some() {
             let loss = self.outcome.loss.as_mut();

@@ -27,7 +27,7 @@ pub struct SiteWorkload {
     pub(crate) popularity: Popularity,
     /// The number of segments of all objects.
     pub(crate) segments: u32,
-    /// The requests of a log; empty for other sites.
+    /// What a log says was asked for, or was given; nothing of other sites.
     pub(crate) logged: Vec<TimedRequest>,
 }
 

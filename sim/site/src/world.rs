@@ -8,6 +8,7 @@ use crate::chooser::Chooser;
 use crate::cluster::{FetchSource, SimulatedCluster, SimulatedNode};
 use crate::events::EventQueue;
 use crate::fetch_table::Fetches;
+use crate::leaving::LeavingQueue;
 use crate::limits::NS_PER_S;
 use crate::memory::Memories;
 use crate::outcome::RunOutcome;
@@ -27,7 +28,7 @@ pub enum OfferedLoad {
     Closed { clients: u32 },
     /// The same, with clients that come and go; the number of requests follows from it.
     Ramp(SimulatedRamp),
-    /// As in the log from which the site was made.
+    /// What the log says that the site comes from, or the requests that it was given.
     Logged,
 }
 
@@ -103,6 +104,8 @@ pub(crate) enum Transfer {
     Fetch(u32),
     /// Segments that this node hands over before it is stopped.
     HandOver(u32),
+    /// What this node evicted and passes on.
+    PassOn(u32),
 }
 
 /// The state of a run.
@@ -128,6 +131,8 @@ pub(crate) struct World<'a> {
     pub(crate) warm: (u64, Vec<u64>),
     /// Set if nodes are started and stopped.
     pub(crate) power: Option<Power>,
+    /// What each node passes on.
+    pub(crate) passed_on: Vec<LeavingQueue>,
     pub(crate) traffic: TrafficMeter,
     /// Outcomes until nodes are lost.
     pub(crate) windows: OutcomeWindows,
@@ -144,6 +149,8 @@ impl<'a> World<'a> {
     pub(crate) fn new(run: SiteRun<'a>, policy: &str) -> Result<Self, UnknownPolicy> {
         let SiteRun { site, cluster, seed, .. } = run;
         assert!(cluster.elasticity.is_none() || cluster.loss.is_none(), "one or the other");
+        let is_constant = cluster.elasticity.is_none() && cluster.loss.is_none();
+        assert!(is_constant || !cluster.passes_on, "not where nodes come and go");
         let link = |node: &SimulatedNode| {
             ProcessorSharing::new(node.link_bytes_per_s)
                 .with_transfer_max(cluster.client_bytes_per_s)
@@ -162,7 +169,9 @@ impl<'a> World<'a> {
         Ok(Self {
             run,
             events: EventQueue::default(),
-            memories: Memories::new(capacities, site.segments, cluster.has_cluster_cache),
+            memories: Memories::new(capacities, site.segments, cluster.has_cluster_cache)
+                .with_costs(cluster.memory_costs, site.objects.len())
+                .passing_on(cluster.passes_on),
             rates: links.chain(sources.into_iter().map(ProcessorSharing::new)).collect(),
             choosers: (0..cluster.workers).map(chooser).collect::<Result<_, _>>()?,
             requests: Slab::new(),
@@ -175,6 +184,7 @@ impl<'a> World<'a> {
             asked: 0,
             warm: (0, vec![0; cluster.nodes.len()]),
             power: cluster.elasticity.map(|it| Power::new(it, cluster.nodes.len())),
+            passed_on: cluster.nodes.iter().map(|_| LeavingQueue::default()).collect(),
             traffic: TrafficMeter::new(cluster.nodes.len()),
             windows: OutcomeWindows::new(cluster.loss.map_or(1, |loss| loss.window_ms)),
         })

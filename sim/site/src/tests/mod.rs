@@ -5,6 +5,7 @@
 mod elastic;
 mod logged;
 mod loss;
+mod planned;
 
 use skep_units::{MIB, Rng};
 
@@ -69,6 +70,8 @@ fn every_request_ends_with_its_bytes_under_every_policy_and_kind_of_cluster() {
         for policy in skep_policy::names() {
             let mut setup = Setup::data_intensive(0.1);
             setup.cluster.has_cluster_cache = has_cluster_cache;
+            setup.cluster.passes_on = has_cluster_cache && choosers > 1;
+            setup.cluster.chunk_bytes = if choosers > 1 { 256 * 1024 } else { 0 };
             setup.cluster.workers = choosers;
             setup.load = clients.map_or(setup.load, |clients| OfferedLoad::Closed { clients });
             let outcome = setup.under(policy);
