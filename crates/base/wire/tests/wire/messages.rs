@@ -143,7 +143,7 @@ fn all() -> Vec<Message> {
         Message::Load(heaviest()),
         Message::ArmClients(arm_clients(CLIENTS_PER_MESSAGE_MAX)),
         Message::Served(served(OBJECTS_PER_MESSAGE_MAX)),
-        Message::Rates(TransferRates { fetch_bytes_per_s: u64::MAX }),
+        Message::Rates(TransferRates { link_bytes_per_s: u64::MAX, fetch_bytes_per_s: u64::MAX }),
         Message::Arms(ArmsInForce::default()),
         Message::Arms(arms(7)),
         Message::ArmCounts(arm_counts(ARM_CELLS_MAX)),
