@@ -100,7 +100,15 @@ fn per_s(count: u64, elapsed_ms: u64) -> f64 {
 /// Starts everything, measures, and stops everything.
 pub(super) fn measure(load: &Load<'_>, settings: &Settings) -> Result<Cell, Failure> {
     let &Load { row, nodes, popularity, data, cache_bytes } = load;
-    let stage = ServingBed::new(&StagePlan { row, nodes, spares: 0, cache_bytes, data, settings })?;
+    let stage = ServingBed::new(&StagePlan {
+        row,
+        nodes,
+        spares: 0,
+        cache_bytes,
+        link_mbit_s: 0,
+        data,
+        settings,
+    })?;
     let mix = warm_up(&stage, load, settings)?;
     let (origin, sent, busy) = (stage.origin_counts()?, stage.sent_bytes()?, Busy::now()?);
     mix.measure();

@@ -119,8 +119,15 @@ pub(super) fn run(run: &Run) -> Result<(), Failure> {
 
 fn go_through(load: &Load<'_>, step_ms: u64, settings: &Settings) -> Result<Course, Failure> {
     let &Load { row, nodes, data, cache_bytes, .. } = load;
-    let mut stage =
-        ServingBed::new(&StagePlan { row, nodes, spares: 1, cache_bytes, data, settings })?;
+    let mut stage = ServingBed::new(&StagePlan {
+        row,
+        nodes,
+        spares: 1,
+        cache_bytes,
+        link_mbit_s: 0,
+        data,
+        settings,
+    })?;
     let mix = warm_up(&stage, load, settings)?;
     mix.measure();
     let begin = Instant::now();

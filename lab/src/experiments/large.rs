@@ -138,6 +138,7 @@ fn stage(scale: Scale, settings: &Settings) -> Result<ServingBed, Failure> {
         nodes,
         spares: 1,
         cache_bytes,
+        link_mbit_s: 0,
         data: &data,
         settings,
     };

@@ -84,6 +84,8 @@ pub(super) struct Names {
     pub(super) cache_bytes: u64,
     /// The number of objects that fit into that, given the data set's mean.
     pub(super) cache_objects: u64,
+    /// Rate of each node's link; 0: not stated.
+    pub(super) link_mbit_s: u64,
     pub(super) dispatcher: Ipv4Addr,
     pub(super) vip: Ipv4Addr,
     pub(super) origin: Ipv4Addr,
@@ -165,8 +167,10 @@ impl Names {
 
     fn skep(&self, row: TableRow, name: &str, nodes: usize) -> Program {
         let node = |index: usize| {
-            let (name, address) = (node_name(index), self.nodes[index]);
-            format!("[[node]]\nname = \"{name}\"\naddress = \"{address}:{NODE_PORT}\"\n")
+            let (name, address, link) = (node_name(index), self.nodes[index], self.link_mbit_s);
+            format!(
+                "[[node]]\nname = \"{name}\"\naddress = \"{address}:{NODE_PORT}\"\nlink_mbit_s = {link}\n"
+            )
         };
         let (dispatch, policy) = match row {
             TableRow::SkepDirect => ("direct", "round-robin"),
@@ -248,6 +252,7 @@ mod tests {
             origin: address,
             nodes: vec![address; 3],
             in_use: 2,
+            link_mbit_s: 0,
             site: String::new(),
         };
         for row in TableRow::ALL {

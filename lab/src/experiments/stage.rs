@@ -37,6 +37,8 @@ pub(super) struct StagePlan<'a> {
     /// Machines for nodes that may be added later.
     pub(super) spares: usize,
     pub(super) cache_bytes: u64,
+    /// Rate of each node's link, as Skep's config states it; 0: not stated.
+    pub(super) link_mbit_s: u64,
     pub(super) data: &'a DataSet,
     pub(super) settings: &'a Settings,
 }
@@ -76,6 +78,7 @@ impl ServingBed {
             origin: bed.origin().ok_or("the bed has no origin")?.ipv4(),
             nodes: bed.nodes().iter().map(Machine::ipv4).collect(),
             in_use: plan.nodes,
+            link_mbit_s: plan.link_mbit_s,
             site: site(bed.origin().map(Machine::ipv4)),
         };
         let nodes = (0..machines).map(|_| None).collect();

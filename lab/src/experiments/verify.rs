@@ -121,6 +121,7 @@ pub(crate) fn run(options: &VerifyOptions) -> Result<(), Failure> {
         nodes: NODES,
         spares: 1,
         cache_bytes,
+        link_mbit_s: 0,
         data: &data,
         settings: &settings,
     };

@@ -63,6 +63,7 @@ fn prepare(cell: &BedCell, settings: &Settings) -> Result<ServingBed, Failure> {
         nodes: NODES,
         spares: 0,
         cache_bytes: cell.site.memory_bytes(),
+        link_mbit_s: scale.link_bits_s / 1_000_000,
         data: &DataSet::of(vec![PROBE]),
         settings,
     })?;

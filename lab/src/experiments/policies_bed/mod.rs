@@ -40,7 +40,7 @@ const POLICIES: [&str; 9] = [
     "transfer-time",
 ];
 
-/// The one of them that goes by rates, which live dispatchers do not know.
+/// The one of them that goes by rates. Dispatchers know those of links from the config, those of backends from nodes.
 const BY_RATES: &str = "transfer-time";
 
 /// From 1 on.
