@@ -28,6 +28,8 @@ pub struct Head {
     pub start: u64,
     /// Offset of the end of the body, if known in advance.
     pub end: Option<u64>,
+    /// Whether the server sends ranges of the object: it has sent one, or says so.
+    pub has_ranges: bool,
     /// Field lines `Name: value\r
     /// ` for clients, without hop-by-hop fields and without the framing, range, date and age of this
     /// response. A Content-Range in it is one without meaning, for replies with the whole object.
@@ -114,6 +116,9 @@ impl Head {
             write_field(&mut text, "Content-Length", bytes.to_string().as_bytes());
         }
         text.extend_from_slice(&self.fields);
+        if self.has_ranges {
+            write_field(&mut text, "Accept-Ranges", b"bytes");
+        }
         write_field(&mut text, "Age", age_s.to_string().as_bytes());
         write_field(&mut text, "Date", &HttpDate(self.meta.made_unix_s()).format());
         text.extend_from_slice(b"\r\n");
@@ -149,7 +154,7 @@ impl Head {
         let mut fields = Vec::new();
         let is_own = |name: &[u8]| is_of_this_answer(name, head.status) || leaves_out(name, &meta);
         write_kept_fields(&mut fields, head, is_own);
-        Self { meta, total_bytes, start: 0, end: total_bytes, fields }
+        Self { meta, total_bytes, start: 0, end: total_bytes, has_ranges: has_ranges(head), fields }
     }
 
     /// The tags of the object for purges.
@@ -174,6 +179,7 @@ impl Head {
             total_bytes: part.total_bytes,
             start: part.start,
             end: part.end,
+            has_ranges: has_ranges(head),
             fields,
         };
         new.adopt_pinned_date(ask);
@@ -271,6 +277,15 @@ fn first<'b>(head: &ResponseHead<'_, 'b>, field: Known) -> Option<&'b [u8]> {
     values.next().is_none().then_some(value)
 }
 
+/// Whether the server of this response sends ranges (RFC 9110 14.3).
+fn has_ranges(head: &ResponseHead<'_, '_>) -> bool {
+    let is_said = |(name, value): (&str, &[u8])| {
+        name.eq_ignore_ascii_case("accept-ranges")
+            && value.trim_ascii().eq_ignore_ascii_case(b"bytes")
+    };
+    head.status == 206 || head.fields.iter().any(is_said)
+}
+
 /// Fields that a later reply from memory must not repeat. Content-Range has a meaning in a 206 and a
 /// 416 only (RFC 9110 14.4); in other responses it is stored like any other field (RFC 9111 3.1).
 fn is_of_this_answer(name: &[u8], status: u16) -> bool {
@@ -339,11 +354,24 @@ mod tests {
         assert_eq!((handed_on.meta.status, handed_on.total_bytes), (200, Some(9)));
         assert_eq!((handed_on.meta.age_s, handed_on.meta.date), (Some(18), Some(1)));
         assert_eq!(handed_on.meta.times.received_unix_ms, 12_500);
+        assert!(handed_on.has_ranges, "another node can ask for parts of it");
         assert_eq!(
             (&handed_on.meta.etag, &handed_on.meta.directives, &handed_on.fields),
             (&head.meta.etag, &head.meta.directives, &head.fields)
         );
         assert_eq!(Head::from_text(b"HTTP/1.1 200 OK\r\n", 0), None);
+    }
+
+    #[test]
+    fn ranges_are_known_from_a_part_or_from_the_field() {
+        let of = |status, fields: &str| {
+            let ask = if status == 206 { ranged(0..5) } else { Ask::default() };
+            read(status, fields, &ask).unwrap().has_ranges
+        };
+        assert!(of(206, "Content-Range: bytes 0-4/9\r\nETag: \"a\"\r\nContent-Length: 5\r\n"));
+        assert!(of(200, "Accept-Ranges: bytes\r\nContent-Length: 5\r\n"));
+        assert!(!of(200, "Accept-Ranges: none\r\nContent-Length: 5\r\n"));
+        assert!(!of(200, "Content-Length: 5\r\n"));
     }
 
     #[test]

@@ -30,15 +30,7 @@ impl Remote {
     /// Whether a range of `bytes` bytes can be requested again, without the whole being sent for
     /// it.
     pub(crate) fn has_parts(&self, bytes: u64) -> bool {
-        let mut lines = self.head.lines();
-        // Heads from other nodes have the status 200.
-        let knows_ranges = self.head.meta.status == 206
-            || bytes > SEGMENT_BYTES
-            || lines.any(|(name, line)| {
-                let value = &line[(name.len() + 1).min(line.len())..];
-                name.eq_ignore_ascii_case(b"accept-ranges")
-                    && value.trim_ascii().eq_ignore_ascii_case(b"bytes")
-            });
+        let knows_ranges = self.head.has_ranges || bytes > SEGMENT_BYTES;
         knows_ranges && !is_once(&self.version)
     }
 
