@@ -7,10 +7,13 @@ use std::net::SocketAddr;
 
 use skep_tests::direct::DirectCluster;
 use skep_wire::handoff::lccp::{Lccp, LccpCommand};
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockFilter, Socket, Type};
 
 /// IP protocol number of LCCP.
 const LCCP: u8 = 253;
+
+/// Offset of the protocol in an IPv4 header.
+const PROTOCOL_AT: usize = 9;
 
 /// Length of an IPv4 header without options.
 const IP_BYTES: usize = 20;
@@ -48,6 +51,7 @@ impl LccpCapture {
             let protocol = Protocol::from(i32::from(PROTOCOL_IP.to_be()));
             let socket = Socket::new(Domain::PACKET, Type::DGRAM, Some(protocol)).unwrap();
             socket.set_nonblocking(true).unwrap();
+            socket.attach_filter(&lccp_alone()).unwrap();
             socket
         };
         Self(cluster.machine(machine).run(open).unwrap())
@@ -74,8 +78,22 @@ impl LccpCapture {
     }
 }
 
+/// Classic BPF that accepts LCCP alone: otherwise the packets of all requests fill the socket's buffer between two
+/// reads, and messages are missed.
+fn lccp_alone() -> [SockFilter; 4] {
+    const LOAD_BYTE: u16 = 0x30; // BPF_LD | BPF_B | BPF_ABS
+    const JUMP_IF_EQUAL: u16 = 0x15; // BPF_JMP | BPF_JEQ | BPF_K
+    const RETURN: u16 = 0x06; // BPF_RET | BPF_K
+    [
+        SockFilter::new(LOAD_BYTE, 0, 0, PROTOCOL_AT as u32),
+        SockFilter::new(JUMP_IF_EQUAL, 0, 1, u32::from(LCCP)),
+        SockFilter::new(RETURN, 0, 0, u32::MAX),
+        SockFilter::new(RETURN, 0, 0, 0),
+    ]
+}
+
 fn about_a_connection(packet: &[u8]) -> Option<(u32, SocketAddr)> {
-    if packet.get(9) != Some(&LCCP) {
+    if packet.get(PROTOCOL_AT) != Some(&LCCP) {
         return None;
     }
     let end = packet.len().checked_sub(SEAL_BYTES.1)?;
