@@ -11,8 +11,8 @@ use skep_cache::{CacheEntry, S3Fifo};
 use smallvec::SmallVec;
 
 use crate::cluster::MemoryCosts;
-use crate::leaving::LeavingSegment;
 use crate::limits::CHANCES;
+use crate::pass_on_queue::EvictedSegment;
 use crate::traffic::MemoryChange;
 
 /// The number of a segment among those of all objects.
@@ -34,7 +34,7 @@ pub(crate) struct Memories {
     /// Whether what no other node has is passed on.
     passes_on: bool,
     /// Evicted, with the node that it leaves.
-    leaving: Vec<(u32, LeavingSegment)>,
+    leaving: Vec<(u32, EvictedSegment)>,
 }
 
 /// The heads that a node has, of objects that it was asked for.
@@ -155,7 +155,7 @@ impl Memories {
     }
 
     /// What left its last node, and is to be passed on.
-    pub(crate) fn next_leaving(&mut self) -> Option<(u32, LeavingSegment)> {
+    pub(crate) fn next_evicted(&mut self) -> Option<(u32, EvictedSegment)> {
         self.leaving.pop()
     }
 
@@ -219,7 +219,7 @@ impl Memories {
             let chances = cached.chances.get().checked_sub(1);
             if let (true, true, Some(chances)) = (self.passes_on, holders.is_empty(), chances) {
                 let bytes = cached.bytes.into();
-                let leaving = LeavingSegment { segment: left, bytes, chances };
+                let leaving = EvictedSegment { segment: left, bytes, chances };
                 self.leaving.push((node, leaving));
             }
         }

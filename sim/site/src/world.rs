@@ -8,10 +8,10 @@ use crate::chooser::Chooser;
 use crate::cluster::{FetchSource, SimulatedCluster, SimulatedNode};
 use crate::events::EventQueue;
 use crate::fetch_table::Fetches;
-use crate::leaving::LeavingQueue;
 use crate::limits::NS_PER_S;
 use crate::memory::Memories;
 use crate::outcome::RunOutcome;
+use crate::pass_on_queue::PassOnQueue;
 use crate::power_table::Power;
 use crate::processor_sharing::ProcessorSharing;
 use crate::request::Request;
@@ -132,7 +132,7 @@ pub(crate) struct World<'a> {
     /// Set if nodes are started and stopped.
     pub(crate) power: Option<Power>,
     /// What each node passes on.
-    pub(crate) passed_on: Vec<LeavingQueue>,
+    pub(crate) pass_on_queues: Vec<PassOnQueue>,
     pub(crate) traffic: TrafficMeter,
     /// Outcomes until nodes are lost.
     pub(crate) windows: OutcomeWindows,
@@ -184,7 +184,7 @@ impl<'a> World<'a> {
             asked: 0,
             warm: (0, vec![0; cluster.nodes.len()]),
             power: cluster.elasticity.map(|it| Power::new(it, cluster.nodes.len())),
-            passed_on: cluster.nodes.iter().map(|_| LeavingQueue::default()).collect(),
+            pass_on_queues: cluster.nodes.iter().map(|_| PassOnQueue::default()).collect(),
             traffic: TrafficMeter::new(cluster.nodes.len()),
             windows: OutcomeWindows::new(cluster.loss.map_or(1, |loss| loss.window_ms)),
         })
