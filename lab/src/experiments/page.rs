@@ -113,7 +113,7 @@ impl Page {
         match troubles.len() {
             0 => Ok(()),
             count => {
-                Err(format!("{count} cells could not be measured or are amiss, see the page's end")
+                Err(format!("{count} cells could not be measured or are amiss, see the page")
                     .into())
             }
         }
@@ -122,7 +122,7 @@ impl Page {
     fn write(&self, out: &Path, results: &impl Serialize) -> Result<(), Failure> {
         fs::create_dir_all(out)?;
         let notes = fs::read_to_string(out.join(format!("{}-notes.md", self.name)));
-        let text = format!("{}\n{}", self.text.trim_end(), notes.unwrap_or_default());
+        let text = format!("{}\n\n{}", self.text.trim_end(), notes.unwrap_or_default());
         write_whole(&out.join(format!("{}.md", self.name)), &text)?;
         let json = serde_json::to_string_pretty(results)?;
         write_whole(&out.join(format!("{}.json", self.name)), &(json + "\n"))?;
@@ -131,6 +131,15 @@ impl Page {
         }
         println!("skep-lab: wrote {}/{}.md", out.display(), self.name);
         Ok(())
+    }
+}
+
+/// A number with about three digits.
+pub(super) fn three_digits(value: f64) -> String {
+    match value {
+        large if large >= 100.0 => format!("{large:.0}"),
+        middle if middle >= 10.0 => format!("{middle:.1}"),
+        small => format!("{small:.2}"),
     }
 }
 

@@ -1,6 +1,6 @@
 //! The page: tables with three figures per cell, and response times by size.
 
-use super::super::page::Page;
+use super::super::page::{Page, three_digits};
 use super::super::plot::{Line, Plot};
 use super::{BASE, CellFigures, PolicyFigures, Results};
 
@@ -58,14 +58,14 @@ fn figures(cell: &CellFigures, at: usize) -> [String; 3] {
     let figure = |of: fn(&PolicyFigures) -> f64| {
         let own = of(policy);
         let is_least = cell.policies.iter().all(|other| own <= of(other));
-        let text = short(own * scale);
+        let text = three_digits(own * scale);
         if is_least { format!("**{text}**") } else { text }
     };
     let mark = if policy.busiest_link_share[0] >= FULL { "\\*" } else { "" };
     let ratio = match policy.policy == BASE {
         true => "1".to_owned(),
         false => {
-            let [mean, low, high] = policy.ratio.map(short);
+            let [mean, low, high] = policy.ratio.map(three_digits);
             format!("{mean} ({low} to {high})")
         }
     };
@@ -91,22 +91,13 @@ fn plot(cell: &CellFigures) -> Plot {
     }
 }
 
-/// A number with three digits.
-fn short(value: f64) -> String {
-    match value {
-        large if large >= 100.0 => format!("{large:.0}"),
-        middle if middle >= 10.0 => format!("{middle:.1}"),
-        small => format!("{small:.2}"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn figures_have_three_digits() {
-        let texts = [0.294, 1.0, 9.876, 12.34, 99.96, 1234.5].map(short);
+        let texts = [0.294, 1.0, 9.876, 12.34, 99.96, 1234.5].map(three_digits);
         assert_eq!(texts, ["0.29", "1.00", "9.88", "12.3", "100.0", "1234"]);
     }
 }

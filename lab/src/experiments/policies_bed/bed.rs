@@ -18,7 +18,7 @@ use super::RunFigures;
 use super::cells::{BedCell, NODES, Trace};
 use super::limits::{FRAME_BYTES, QUEUE_MS, RESPONSE_MS};
 
-/// What the bed is asked for until it answers: no object of a trace.
+/// Object requested until the bed answers; not part of any trace.
 const PROBE: Object = Object { id: u32::MAX, bytes: 64, period_ms: 0 };
 
 /// Runs a trace under a policy.
@@ -54,12 +54,11 @@ pub(super) fn measure(
     Ok(figures(&report, trace, (&fetched, free_percent)))
 }
 
-/// All serves, and is as slow as it is to be.
+/// Starts all processes, and limits links and sources.
 fn prepare(cell: &BedCell, settings: &Settings) -> Result<ServingBed, Failure> {
     let scale = cell.site.scale();
-    let row = if cell.has_cluster_cache { TableRow::SkepProxy } else { TableRow::SkepAlone };
     let stage = ServingBed::new(&StagePlan {
-        row,
+        row: TableRow::SkepProxy,
         nodes: NODES,
         spares: 0,
         cache_bytes: cell.site.memory_bytes(),
@@ -70,7 +69,7 @@ fn prepare(cell: &BedCell, settings: &Settings) -> Result<ServingBed, Failure> {
     stage.set_sources(scale.source)?;
     stage.set_node_rate(Some(scale.link_bits_s))?;
     for node in stage.node_machines() {
-        // Else one stream has up to 128 KiB in the queue, behind which short responses wait.
+        // Otherwise one stream has up to 128 KiB in the queue, behind which short responses wait.
         let (device, rate, frames) = (node.device(), scale.link_bits_s, scale.frames_queued);
         let bytes = frames * FRAME_BYTES;
         node.set_kernel("net.ipv4.tcp_limit_output_bytes", &bytes.to_string())?;
@@ -160,7 +159,7 @@ fn pause_until(at: Instant) -> Result<(), Failure> {
     pause(at.saturating_duration_since(Instant::now()).as_millis() as u64)
 }
 
-/// What the stage has: nothing but links and sources is a bound.
+/// Settings in which only links and sources limit the rate.
 pub(super) fn settings(skep: std::path::PathBuf) -> Settings {
     let usual = Settings::new(skep, false);
     let cores = f64::INFINITY;

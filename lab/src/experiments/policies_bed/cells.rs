@@ -26,7 +26,6 @@ pub(super) struct BedCell {
     pub(super) site: BedSite,
     /// What is asked for, as a share of what all links carry.
     pub(super) link_share: f64,
-    pub(super) has_cluster_cache: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,7 +41,7 @@ pub(super) enum BedSite {
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct SiteScale {
     /// One file in so many of the site's.
-    pub(super) files_part: usize,
+    pub(super) file_stride: usize,
     /// Rate of each node's link, either way.
     pub(super) link_bits_s: u64,
     /// Frames that a stream sends at once, and that wait for the link: so few that streams share it.
@@ -66,10 +65,10 @@ pub(super) struct Trace {
 }
 
 pub(super) const CELLS: [BedCell; 4] = [
-    BedCell { site: BedSite::DataIntensive, link_share: LIGHT, has_cluster_cache: true },
-    BedCell { site: BedSite::DataIntensive, link_share: HEAVY, has_cluster_cache: true },
-    BedCell { site: BedSite::WorldCup, link_share: LIGHT, has_cluster_cache: true },
-    BedCell { site: BedSite::WorldCup, link_share: HEAVY, has_cluster_cache: true },
+    BedCell { site: BedSite::DataIntensive, link_share: LIGHT },
+    BedCell { site: BedSite::DataIntensive, link_share: HEAVY },
+    BedCell { site: BedSite::WorldCup, link_share: LIGHT },
+    BedCell { site: BedSite::WorldCup, link_share: HEAVY },
 ];
 
 impl BedSite {
@@ -83,7 +82,7 @@ impl BedSite {
     pub(super) fn scale(self) -> SiteScale {
         match self {
             Self::DataIntensive => SiteScale {
-                files_part: 6,
+                file_stride: 6,
                 link_bits_s: 80_000_000,
                 frames_queued: 8,
                 source: Speed { delay_ms: 5, rate_bits_s: 40_000_000 },
@@ -92,7 +91,7 @@ impl BedSite {
                 measured_ms: 7_000,
             },
             Self::WorldCup => SiteScale {
-                files_part: 20,
+                file_stride: 20,
                 link_bits_s: 30_000_000,
                 frames_queued: 1,
                 source: Speed { delay_ms: 5, rate_bits_s: 15_000_000 },
@@ -109,7 +108,7 @@ impl BedSite {
             Self::DataIntensive => WorkloadKind::DataIntensive.sizes(1.0),
             Self::WorldCup => WorkloadKind::WorldCup.sizes(1.0),
         };
-        let part = self.scale().files_part;
+        let part = self.scale().file_stride;
         let kept: Vec<u64> = all.into_iter().filter(|bytes| *bytes <= FILE_BYTES_MAX).collect();
         kept.into_iter().skip(part / 2).step_by(part).collect()
     }
@@ -136,8 +135,7 @@ impl SiteScale {
 impl BedCell {
     pub(super) fn name(&self) -> String {
         let load = if self.link_share == LIGHT { "light" } else { "heavy" };
-        let cache = if self.has_cluster_cache { "" } else { ", no cluster cache" };
-        format!("{}{cache}, {load}", self.site.name())
+        format!("{}, {load}", self.site.name())
     }
 
     /// What is asked for by a seed; in so many parts of the time.

@@ -16,10 +16,10 @@ pub(super) struct Ranking {
     /// Those whose difference in the bed exceeds its 95 % interval.
     pub(super) significant: usize,
     /// Of these, those that the simulator ranks the other way.
-    pub(super) against: Vec<Pair>,
+    pub(super) contradictions: Vec<Pair>,
 }
 
-/// Two policies of which the simulator says otherwise than the bed.
+/// Two policies that the simulator ranks in the opposite order.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Pair {
     pub(super) better: String,
@@ -46,7 +46,7 @@ pub(super) fn ranking(cell: &CellRuns, figure: Figure) -> Ranking {
             if simulated.mean <= 1.0 {
                 let bed = ratio(&worse.bed, &better.bed, figure);
                 let (better, worse) = (better.policy.clone(), worse.policy.clone());
-                ranking.against.push(Pair { better, worse, bed, simulated });
+                ranking.contradictions.push(Pair { better, worse, bed, simulated });
             }
         }
     }
@@ -63,28 +63,31 @@ pub(super) fn mean(runs: &[RunFigures], figure: Figure) -> f64 {
 }
 
 /// How far the simulator's hit ratio is from the bed's, in points.
-pub(super) fn hit_points(policy: &PolicyRuns) -> f64 {
+pub(super) fn hit_difference_points(policy: &PolicyRuns) -> f64 {
     let hits = |runs: &[RunFigures]| mean(runs, |run| run.hit_share);
     (hits(&policy.simulated) - hits(&policy.bed)) * 100.0
 }
 
 /// Policies of a cell whose hit ratios agree.
 pub(super) fn agreeing_hits(cell: &CellRuns) -> usize {
-    cell.policies.iter().filter(|policy| hit_points(policy).abs() <= HIT_POINTS_MAX).count()
+    cell.policies
+        .iter()
+        .filter(|policy| hit_difference_points(policy).abs() <= HIT_POINTS_MAX)
+        .count()
 }
 
 /// What is amiss with the runs themselves.
-pub(super) fn troubles(results: &Results) -> Vec<String> {
-    let mut troubles = Vec::new();
+pub(super) fn failed_requests(results: &Results) -> Vec<String> {
+    let mut failed_requests = Vec::new();
     for cell in &results.cells {
         for policy in &cell.policies {
             let failed: u64 = policy.bed.iter().map(|run| run.failed).sum();
             if failed > 0 {
                 let (name, runs) = (cell.cell.name(), policy.bed.len());
                 let text = format!("{name}, {}: {failed} in {runs} runs", policy.policy);
-                troubles.push(text);
+                failed_requests.push(text);
             }
         }
     }
-    troubles
+    failed_requests
 }

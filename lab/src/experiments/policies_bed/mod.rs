@@ -40,8 +40,8 @@ const POLICIES: [&str; 9] = [
     "transfer-time",
 ];
 
-/// The one of them that goes by rates. Dispatchers know those of links from the config, those of backends from nodes.
-const BY_RATES: &str = "transfer-time";
+/// The only one that uses rates. Nodes report both: that of the link from their config, that of the backend as measured.
+const RATE_POLICY: &str = "transfer-time";
 
 /// From 1 on.
 const SEEDS: u64 = 4;
@@ -79,6 +79,9 @@ pub(crate) struct BedPolicyOptions {
 #[derive(Serialize, Deserialize)]
 struct Results {
     machine: MachineDescription,
+    /// Whether nodes of the bed knew the rate of their links, so that policies knew rates.
+    #[serde(default)]
+    tells_rates: bool,
     cells: Vec<CellRuns>,
 }
 
@@ -95,12 +98,12 @@ struct PolicyRuns {
     policy: String,
     bed: Vec<RunFigures>,
     simulated: Vec<RunFigures>,
-    /// The same where the policy is told the rates of links and sources; of the one that asks for them.
-    #[serde(default)]
-    simulated_told: Vec<RunFigures>,
+    /// The same with known rates, if the bed had none; of the policy that uses them.
+    #[serde(default, alias = "simulated_told")]
+    simulated_with_rates: Vec<RunFigures>,
 }
 
-/// What came of a run, of what was measured.
+/// Results of the measured part of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 struct RunFigures {
     /// Response times, from the planned time of a request to its last byte.
@@ -129,17 +132,17 @@ pub(crate) fn run(options: &BedPolicyOptions) -> Result<(), Failure> {
         }
     };
     for cell in &mut results.cells {
-        simulate(cell, part)?;
+        simulate(cell, part, results.tells_rates)?;
     }
-    let troubles = figures::troubles(&results);
-    page::page(&results).finish(options.out.as_deref(), &results, &troubles)
+    let failed_requests = figures::failed_requests(&results);
+    page::page(&results).finish(options.out.as_deref(), &results, &failed_requests)
 }
 
 fn json_of(out: &Path) -> PathBuf {
     out.join("policies-bed.json")
 }
 
-/// All runs in the bed, seed after seed, so that what else the machine does meets all alike.
+/// All runs in the bed, seed after seed, so that other load on the machine affects all policies alike.
 fn run_bed(options: &BedPolicyOptions, part: u64) -> Result<Results, Failure> {
     let settings = bed::settings(options.skep.clone());
     let is_wanted = |cell: &&BedCell| cell.name().contains(&options.cells);
@@ -147,7 +150,7 @@ fn run_bed(options: &BedPolicyOptions, part: u64) -> Result<Results, Failure> {
         policy: (*policy).to_owned(),
         bed: Vec::new(),
         simulated: Vec::new(),
-        simulated_told: Vec::new(),
+        simulated_with_rates: Vec::new(),
     };
     let policies: Vec<&str> = match options.policies.as_slice() {
         [] => POLICIES.into(),
@@ -168,7 +171,8 @@ fn run_bed(options: &BedPolicyOptions, part: u64) -> Result<Results, Failure> {
             }
         }
     }
-    Ok(Results { machine: MachineDescription::describe(&options.skep), cells })
+    let machine = MachineDescription::describe(&options.skep);
+    Ok(Results { machine, tells_rates: true, cells })
 }
 
 /// One run, and another one if it failed or the cores were busy.
@@ -191,17 +195,19 @@ fn measure(
     Ok(run)
 }
 
-fn simulate(runs: &mut CellRuns, part: u64) -> Result<(), Failure> {
+/// `tells_rates`: as in the bed.
+fn simulate(runs: &mut CellRuns, part: u64, tells_rates: bool) -> Result<(), Failure> {
     let cell = runs.cell;
-    for PolicyRuns { policy, bed, simulated, simulated_told } in &mut runs.policies {
+    for PolicyRuns { policy, bed, simulated, simulated_with_rates } in &mut runs.policies {
         let policy = policy.as_str();
         let run = |seed: u64, tells_rates: bool| {
             simulated::simulate((&cell, policy, tells_rates), &cell.trace(seed, part), seed)
         };
         let seeds = 1..=bed.len() as u64;
-        *simulated = seeds.clone().map(|seed| run(seed, false)).collect::<Result<_, _>>()?;
-        let told = seeds.filter(|_| policy == BY_RATES).map(|seed| run(seed, true));
-        *simulated_told = told.collect::<Result<_, _>>()?;
+        *simulated = seeds.clone().map(|seed| run(seed, tells_rates)).collect::<Result<_, _>>()?;
+        let is_other = !tells_rates && policy == RATE_POLICY;
+        let with_rates = seeds.filter(|_| is_other).map(|seed| run(seed, true));
+        *simulated_with_rates = with_rates.collect::<Result<_, _>>()?;
     }
     Ok(())
 }
@@ -244,12 +250,12 @@ mod tests {
                 simulated::simulate((&cell, policy, false), &cell.trace(seed, part), seed)
             };
             let runs: Vec<RunFigures> = (1..=3).map(|seed| run(seed).unwrap()).collect();
-            let simulated_told = Vec::new();
+            let simulated_with_rates = Vec::new();
             PolicyRuns {
                 policy: policy.to_owned(),
                 bed: runs.clone(),
                 simulated: runs,
-                simulated_told,
+                simulated_with_rates,
             }
         };
         CellRuns { cell, policies: ["random", "lard", "transfer-time"].map(policy).into() }
@@ -277,15 +283,15 @@ mod tests {
         }
         cell.policies[0].simulated = cell.policies[0].bed.clone();
         let ranking = figures::ranking(&cell, |run| run.mean_s);
-        assert_eq!((ranking.pairs, ranking.against.len()), (3, 0));
+        assert_eq!((ranking.pairs, ranking.contradictions.len()), (3, 0));
         assert!(ranking.significant >= 2, "random takes longer");
         assert_eq!(figures::agreeing_hits(&cell), 3);
         let [random, lard, _] = cell.policies.as_mut_slice() else { unreachable!("three") };
         std::mem::swap(&mut random.bed, &mut lard.bed);
         let ranking = figures::ranking(&cell, |run| run.mean_s);
-        assert!(!ranking.against.is_empty());
+        assert!(!ranking.contradictions.is_empty());
         let machine = MachineDescription::describe(&super::super::default_skep());
-        let text = page::page(&Results { machine, cells: vec![cell] }).text;
+        let text = page::page(&Results { machine, tells_rates: false, cells: vec![cell] }).text;
         assert!(text.contains("| lard |") && text.contains("of the time of `random`"), "{text}");
     }
 }

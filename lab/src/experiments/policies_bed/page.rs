@@ -2,10 +2,12 @@
 
 use skep_site_sim::RatioEstimate;
 
-use super::super::page::Page;
+use super::super::page::{Page, three_digits};
 use super::super::plot::{Line, Plot};
 use super::cells::BedSite;
-use super::figures::{Figure, Pair, agreeing_hits, hit_points, mean, ranking, troubles};
+use super::figures::{
+    Figure, Pair, agreeing_hits, failed_requests, hit_difference_points, mean, ranking,
+};
 use super::limits::{FREE_PERCENT_MIN, HIT_POINTS_MAX};
 use super::{CellRuns, PolicyRuns, Results, RunFigures};
 
@@ -18,23 +20,26 @@ pub(super) fn page(results: &Results) -> Page {
     page.add("## What agrees\n");
     add_agreement(&mut page, results);
     results.cells.iter().for_each(|cell| add_cell(&mut page, cell));
-    page.add_plot("ratios", plot(results));
-    let troubles = troubles(results);
-    if !troubles.is_empty() {
+    page.add_plot("means", plot(results));
+    let failed_requests = failed_requests(results);
+    if !failed_requests.is_empty() {
         page.add("## Failed requests\n");
-        troubles.iter().for_each(|trouble| page.add(&format!("- {trouble}")));
+        failed_requests.iter().for_each(|failure| page.add(&format!("- {failure}")));
         page.add("");
     }
     page
 }
 
 fn about(results: &Results) -> String {
-    let scale = BedSite::DataIntensive.scale();
+    let (scale, small) = (BedSite::DataIntensive.scale(), BedSite::WorldCup.scale());
     let seeds = results.cells.iter().flat_map(|cell| &cell.policies).map(|it| it.bed.len()).max();
     include_str!("about.txt")
         .replace("MACHINE", &results.machine.text())
         .replace("SITES\n", &sites())
         .replace("WARM", &(scale.warm_up_ms / 1_000).to_string())
+        .replace("MEASURED", &(scale.measured_ms / 1_000).to_string())
+        .replace("SMALL_W", &(small.warm_up_ms / 1_000).to_string())
+        .replace("SMALL_M", &(small.measured_ms / 1_000).to_string())
         .replace("SEEDS", &seeds.unwrap_or(0).to_string())
         .replace("IDLE", &format!("{FREE_PERCENT_MIN:.0}"))
 }
@@ -82,7 +87,7 @@ fn add_agreement(page: &mut Page, results: &Results) {
                 row.push(ranking.pairs.to_string());
             }
             row.push(ranking.significant.to_string());
-            row.push((ranking.significant - ranking.against.len()).to_string());
+            row.push((ranking.significant - ranking.contradictions.len()).to_string());
         }
         row.push(format!("{} of {}", agreeing_hits(cell), cell.policies.len()));
         row
@@ -90,16 +95,16 @@ fn add_agreement(page: &mut Page, results: &Results) {
     page.add_table(&head, &results.cells.iter().map(row).collect::<Vec<_>>());
     page.add(
         "Pairs are of policies; two differ if the 95 % interval of their ratio in the bed (Student's t, of logarithms, paired by seed) \
-         excludes 1. One pair in 20 that is alike in truth differs so by chance. What does not agree:\n",
+         excludes 1. Of pairs that do not really differ, one in 20 appears to differ by chance. What does not agree:\n",
     );
     for cell in &results.cells {
         for (what, figure) in FIGURES {
-            for pair in ranking(cell, figure).against {
+            for pair in ranking(cell, figure).contradictions {
                 page.add(&format!("- {}, {what}: {}", cell.cell.name(), against(&pair)));
             }
         }
         for policy in &cell.policies {
-            let points = hit_points(policy);
+            let points = hit_difference_points(policy);
             if points.abs() > HIT_POINTS_MAX {
                 let name = cell.cell.name();
                 page.add(&format!("- {name}, {}: hits {points:+.1} points", policy.policy));
@@ -136,11 +141,11 @@ fn add_cell(page: &mut Page, cell: &CellRuns) {
     let head = head.into_iter().chain(["free, %", "late, ms"]).map(str::to_owned);
     let rows: Vec<Vec<String>> = cell.policies.iter().map(row).collect();
     page.add_table(&head.collect::<Vec<_>>(), &rows);
-    for policy in cell.policies.iter().filter(|policy| !policy.simulated_told.is_empty()) {
-        let [mean_ms, p99_ms] =
-            FIGURES.map(|(_, figure)| short(mean(&policy.simulated_told, figure) * 1e3));
+    for policy in cell.policies.iter().filter(|policy| !policy.simulated_with_rates.is_empty()) {
+        let [mean_ms, p99_ms] = FIGURES
+            .map(|(_, figure)| three_digits(mean(&policy.simulated_with_rates, figure) * 1e3));
         page.add(&format!(
-            "`{}`, told the rates of links and sources, simulated: mean {mean_ms} ms, p99 {p99_ms} ms.\n",
+            "`{}`, simulated with known rates of links and sources: mean {mean_ms} ms, p99 {p99_ms} ms.\n",
             policy.policy
         ));
     }
@@ -148,7 +153,7 @@ fn add_cell(page: &mut Page, cell: &CellRuns) {
 
 fn row(policy: &PolicyRuns) -> Vec<String> {
     let PolicyRuns { policy: name, bed, simulated, .. } = policy;
-    let ms = |runs: &[RunFigures], figure: Figure| short(mean(runs, figure) * 1e3);
+    let ms = |runs: &[RunFigures], figure: Figure| three_digits(mean(runs, figure) * 1e3);
     let percent = |runs: &[RunFigures], figure: Figure| format!("{:.1}", mean(runs, figure) * 1e2);
     let mut row = vec![name.clone()];
     for (_, figure) in FIGURES {
@@ -161,17 +166,8 @@ fn row(policy: &PolicyRuns) -> Vec<String> {
     let free = bed.iter().map(|run| run.free_percent).fold(f64::INFINITY, f64::min);
     let late = bed.iter().map(|run| run.late_p99_s).fold(0.0, f64::max);
     let mark = if free < FREE_PERCENT_MIN { " !" } else { "" };
-    row.extend([format!("{free:.0}{mark}"), short(late * 1e3)]);
+    row.extend([format!("{:.0}{mark}", free.floor()), three_digits(late * 1e3)]);
     row
-}
-
-/// Three digits, or all before the point.
-fn short(value: f64) -> String {
-    match value {
-        _ if value < 10.0 => format!("{value:.2}"),
-        _ if value < 100.0 => format!("{value:.1}"),
-        _ => format!("{value:.0}"),
-    }
 }
 
 /// Means of all policies in a cell, bed over simulator: one point for each.

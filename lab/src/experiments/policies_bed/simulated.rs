@@ -17,7 +17,7 @@ const MEMORY_COSTS: MemoryCosts =
 /// Memory that nodes fill at a time: a fetch is read from there.
 const CHUNK_BYTES: u64 = 256 * 1024;
 
-/// Runs a trace under a policy, which is told the rates of links and sources, or not, as in the bed.
+/// Runs a trace under a policy. `tells_rates`: whether the policy knows the rates of links and sources.
 pub(super) fn simulate(
     (cell, policy, tells_rates): (&BedCell, &str, bool),
     trace: &Trace,
@@ -63,9 +63,9 @@ fn cluster(cell: &BedCell) -> SimulatedCluster {
     };
     let mut cluster = SimulatedCluster::weighted(&[1; NODES], node, 1.0);
     cluster.fetch_latency_us = scale.source.delay_ms * 1_000;
-    cluster.has_cluster_cache = cell.has_cluster_cache;
+    cluster.has_cluster_cache = true;
     cluster.memory_costs = MEMORY_COSTS;
     cluster.chunk_bytes = CHUNK_BYTES;
-    cluster.passes_on = cell.has_cluster_cache;
+    cluster.passes_on = true;
     cluster
 }
