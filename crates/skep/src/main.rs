@@ -7,7 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod cluster_cache;
-mod command_places;
+mod command_slots;
 mod compose;
 mod control;
 mod demotion;

@@ -29,23 +29,23 @@ use skep_wire::message::Name;
 
 use crate::roles::Roles;
 
-/// Time after the end of a command's own, in milliseconds, by which its end is reported: longer than its order may wait and a
-/// killed one takes (2 s), and than a busy machine needs.
+/// Time after a command's timeout by which its end must be reported, in milliseconds: longer than the order may wait (5 s)
+/// plus a killed command takes to end (2 s), on a busy machine.
 const REPORT_MARGIN_MS: u64 = 10_000;
 
-/// Time that an order may wait until its command begins, in milliseconds: longer than a busy machine needs. What begins by then has
-/// ended, or counts as timed out, before it is given up.
+/// Time that an order may wait until its command begins, in milliseconds: longer than a busy machine needs. A command that begins
+/// in time has ended or timed out before its order is abandoned.
 const ORDER_WAIT_MS_MAX: u64 = 5_000;
 
 /// A line to the process that runs commands.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum PowerRequest {
     Run(CommandOrder),
-    /// Read the config again: it is that of all orders from now on.
+    /// Read the config again; it applies to all later orders.
     Reload,
 }
 
-/// To run a command.
+/// An order to run a command.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct CommandOrder {
     pub(crate) number: u64,
@@ -54,11 +54,11 @@ pub(crate) struct CommandOrder {
     pub(crate) command: String,
     /// When it must have begun, by `monotonic_ms`, which is the same in all processes of a machine.
     pub(crate) not_after_ms: u64,
-    /// Time that it may take, if the config gives it no less.
+    /// The command's timeout, unless the config has a shorter one.
     pub(crate) timeout_ms: u64,
 }
 
-/// A line of it: a command has ended.
+/// A line from that process: a command has ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PowerReport {
     /// The number of the order.
@@ -69,7 +69,7 @@ pub(crate) struct PowerReport {
     pub(crate) output: String,
 }
 
-/// The process that runs commands, before this process starts the thread that reads its output.
+/// The process that runs commands; the thread that reads its output is not started yet.
 pub(crate) struct PowerRunner {
     child: Child,
     orders: ChildStdin,
@@ -77,7 +77,7 @@ pub(crate) struct PowerRunner {
 }
 
 impl PowerRunner {
-    /// Starts it if this process is to switch machines.
+    /// Starts it if this process has to switch machines.
     pub(crate) fn start(
         config: &Config,
         roles: &Roles,
@@ -102,7 +102,7 @@ impl PowerRunner {
     }
 }
 
-/// Has that process run commands.
+/// Sends orders to that process, and keeps track of them.
 struct RemoteCommands {
     orders: Mutex<Orders<ChildStdin>>,
     progress: Arc<Mutex<Progress>>,
@@ -114,11 +114,11 @@ struct RemoteCommands {
 struct Orders<W> {
     /// Does not block.
     pipe: W,
-    /// It was not told yet that the config was reloaded.
+    /// A reload of the config has not been forwarded yet.
     is_reload_due: bool,
 }
 
-/// What was ordered, and what came of it.
+/// Orders and their outcomes.
 #[derive(Default)]
 struct Progress {
     /// The number of the last order.
@@ -142,10 +142,10 @@ impl RemoteCommands {
         // A stalled process must not block the sender of orders.
         rustix::io::ioctl_fionbio(&orders, true).context("cannot set up a pipe")?;
         let progress = Arc::<Mutex<Progress>>::default();
-        let heard = Arc::clone(&progress);
+        let shared = Arc::clone(&progress);
         std::thread::Builder::new()
             .name("skep-power".into())
-            .spawn(move || hear(BufReader::new(reports), &heard))
+            .spawn(move || read_reports(BufReader::new(reports), &shared))
             .context("cannot start a thread")?;
         let orders = Mutex::new(Orders { pipe: orders, is_reload_due: false });
         Ok(Arc::new(Self { orders, progress, _child: child }))
@@ -156,20 +156,20 @@ impl RemoteCommands {
         let is_told = lock(&self.orders).reload();
         if !is_told && !lock(&self.progress).is_gone {
             tracing::warn!(
-                "`skep power` does not take the order to reload the config; it is repeated before the next command"
+                "`skep power` does not accept the order to reload the config; the order is repeated before the next command"
             );
         }
     }
 }
 
 impl<W: Write> Orders<W> {
-    /// Before all later orders. False: it is not sent yet.
+    /// Sends the reload before all later orders. False: it could not be sent yet.
     fn reload(&mut self) -> bool {
         self.is_reload_due = !self.send(&PowerRequest::Reload);
         !self.is_reload_due
     }
 
-    /// False: nobody takes it.
+    /// False: it could not be sent.
     fn run(&mut self, order: CommandOrder) -> bool {
         // A command must not run by a config that is no longer in force.
         (!self.is_reload_due || self.reload()) && self.send(&PowerRequest::Run(order))
@@ -182,7 +182,7 @@ impl<W: Write> Orders<W> {
     }
 }
 
-/// The same for [`NodePowers`], while reloads also use it.
+/// Gives [`NodePowers`] the commands, which reloads share.
 struct SharedCommands(Arc<RemoteCommands>);
 
 impl PowerCommands for SharedCommands {
@@ -201,7 +201,7 @@ impl PowerCommands for SharedCommands {
         let is_sent = lock(&remote.orders).run(order);
         let mut progress = lock(&remote.progress);
         if !is_sent || progress.is_gone {
-            let why = "could not be run: the process that runs commands takes no orders";
+            let why = "could not be run: the process that runs commands accepts no orders";
             progress.end(number, CommandOutcome::NotRun, why.to_owned(), String::new());
         }
     }
@@ -245,7 +245,7 @@ impl Progress {
         for (_, late) in self.running.extract_if(.., |_, it| is_late(it)) {
             let RunningCommand { node, command, .. } = late;
             let how =
-                "is given up: the process that runs commands does not report its end".to_owned();
+                "was abandoned: the process that runs commands did not report its end".to_owned();
             let (outcome, output) = (CommandOutcome::TimedOut, String::new());
             self.ended.push(EndedCommand { node, command, outcome, how, output });
         }
@@ -253,8 +253,7 @@ impl Progress {
 
     /// Ends all running orders, since no more reports will be received.
     fn end_all(&mut self) {
-        let why =
-            "is not known to have run: the process that runs commands is gone, restart this one";
+        let why = "is not known to have run: the process that runs commands has ended; restart the dispatcher";
         for RunningCommand { node, command, .. } in std::mem::take(&mut self.running).into_values()
         {
             self.ended.push(EndedCommand::not_run(&node, command, why));
@@ -262,7 +261,7 @@ impl Progress {
     }
 }
 
-fn hear(reports: BufReader<ChildStdout>, progress: &Mutex<Progress>) {
+fn read_reports(reports: BufReader<ChildStdout>, progress: &Mutex<Progress>) {
     for line in reports.lines().map_while(Result::ok) {
         match serde_json::from_str(&line) {
             Ok(report) => lock(progress).reported(report),
@@ -323,7 +322,7 @@ impl NodeSwitches {
 
     /// Applies a new config.
     pub(crate) fn reload(&self, config: &Config) {
-        // First: what is decided by it from now on must run by it.
+        // First: decisions made by the new config must run commands of the new config.
         if let Some(commands) = &self.commands {
             commands.reload();
         }

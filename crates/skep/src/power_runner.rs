@@ -1,12 +1,13 @@
 //! `skep power`: runs the commands that switch machines, for the daemon that holds the other end of its
 //! standard input.
 //!
-//! It has no privileges that the daemon was not started with, reads nothing from a network, and runs only what the config
-//! says. Where it is root, the config must be such that the serving user cannot change it, and commands run as that user unless
-//! the config names another one.
+//! It has no privileges that the daemon was not started with, reads nothing from a network, and runs only commands
+//! of the config. If it runs as root, the serving user must not be able to change the config, and commands run as that user
+//! unless the config names another one.
 //!
-//! **Invariant:** a command runs by the config that was last reloaded, and before its order is given up, or not at all.
+//! **Invariant:** a command runs only by the config that was last reloaded, and only if it begins before its order expires.
 
+use std::cell::RefCell;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use skep_config::Config;
 use skep_guard::User;
 use skep_serve::monotonic_ms;
 
-use crate::command_places::{CommandPlaces, Place, RUNNING_MAX};
+use crate::command_slots::{CommandSlot, CommandSlots};
 use crate::logging;
 use crate::power::{CommandOrder, PowerReport, PowerRequest};
 use crate::trusted_config::TrustedConfig;
@@ -28,12 +29,12 @@ use crate::trusted_config::TrustedConfig;
 pub(crate) fn run(args: &PowerArgs) -> anyhow::Result<()> {
     let mut config = ConfigInForce::read(&args.config)?;
     logging::start(config.config.log.level);
-    let places = Arc::<CommandPlaces>::default();
+    let slots = Arc::<CommandSlots>::default();
     for line in std::io::stdin().lines().map_while(Result::ok) {
         match serde_json::from_str(&line) {
             Ok(PowerRequest::Run(order)) => {
                 let number = order.number;
-                if let Err(error) = begin(&mut config, order, &places) {
+                if let Err(error) = begin(&mut config, order, &slots) {
                     report(not_run(number, &error));
                 }
             }
@@ -41,9 +42,9 @@ pub(crate) fn run(args: &PowerArgs) -> anyhow::Result<()> {
             Err(error) => tracing::error!("cannot interpret an order: {error}"),
         }
     }
-    // The daemon has ended: nobody waits for what runs.
-    if !places.end() {
-        tracing::error!("a command is still being started, and may run on");
+    // The daemon has ended: nobody waits for running commands.
+    if !slots.kill_all() {
+        tracing::error!("a command is still being started, and may keep running");
     }
     Ok(())
 }
@@ -51,10 +52,10 @@ pub(crate) fn run(args: &PowerArgs) -> anyhow::Result<()> {
 /// The config by which commands run.
 struct ConfigInForce {
     file: PathBuf,
-    /// Whom it is kept from, where this process is more than that one: the serving user of the start.
+    /// The serving user at the start, who must not be able to change the config; `None`: this process is not root.
     user: Option<User>,
     config: Arc<Config>,
-    /// The daemon has another one.
+    /// The daemon has reloaded its config, and this process has not yet.
     is_stale: bool,
 }
 
@@ -83,7 +84,7 @@ impl ConfigInForce {
         let _ = self.refresh();
     }
 
-    /// The one that the daemon has.
+    /// The config of the daemon; read again if it is stale.
     fn current(&mut self) -> anyhow::Result<Arc<Config>> {
         if self.is_stale {
             self.refresh()?;
@@ -105,43 +106,52 @@ impl ConfigInForce {
     }
 }
 
-/// Has a thread run a command.
+/// Starts a thread that runs a command.
 fn begin(
     config: &mut ConfigInForce,
     order: CommandOrder,
-    places: &Arc<CommandPlaces>,
+    slots: &Arc<CommandSlots>,
 ) -> anyhow::Result<()> {
     let config = config.current()?;
-    let place = places.take().with_context(|| format!("{RUNNING_MAX} commands run already"))?;
-    let run = move || run_one(&config, &order, place, report);
+    let slot = slots.take(&order.node)?;
+    let run = move || run_one(&config, &order, slot, report);
     thread::Builder::new().name("skep-command".into()).spawn(run)?;
     Ok(())
 }
 
-/// Returns when nothing of it runs any more, which may be later than its report.
+/// Returns when no process of the command is left, which may be after its report.
 fn run_one(
     config: &Config,
     order: &CommandOrder,
-    mut place: Place,
+    slot: CommandSlot,
     report: impl FnOnce(PowerReport),
 ) {
-    let number = order.number;
+    let (number, slot) = (order.number, RefCell::new(Some(slot)));
     let program = check_time(order, monotonic_ms()).and_then(|()| program_of(config, order));
     match program {
         Ok(program) => {
-            let ended = |it| report(report_of(number, it));
-            skep_commands::run(&program, |group| place.started(group), ended);
+            let started = |group| slot.borrow_mut().iter_mut().for_each(|it| it.started(group));
+            let ended = |it: CommandReport| {
+                if it.end != RunEnd::Unkillable {
+                    // Before the daemon may order the next command for this node.
+                    slot.take();
+                }
+                report(report_of(number, it));
+            };
+            skep_commands::run(&program, started, ended);
         }
         Err(error) => report(not_run(number, &error)),
     }
 }
 
-/// Who gave a late order has given it up, and may have given another one since.
+/// Refuses a late order: its sender has abandoned it, and may have sent another one.
 fn check_time(order: &CommandOrder, now_ms: u64) -> anyhow::Result<()> {
     let CommandOrder { node, command, not_after_ms, .. } = order;
     let late_ms = now_ms.saturating_sub(*not_after_ms);
     if late_ms > 0 {
-        tracing::warn!("node {node}: order to run `power.{command}` refused, {late_ms} ms late");
+        tracing::warn!(
+            "node {node}: order to run `power.{command}` refused: {late_ms} ms too late"
+        );
     }
     ensure!(late_ms == 0, "its order came {late_ms} ms late");
     Ok(())
@@ -173,7 +183,7 @@ fn program_of(config: &Config, order: &CommandOrder) -> anyhow::Result<OperatorC
         arguments: arguments.iter().map(|argument| node.power_argument(argument)).collect(),
         environment: [home].into_iter().chain(power.environment.clone()).collect(),
         user,
-        // It is given up by the time that it was ordered with.
+        // The daemon abandons the order by the timeout that it sent.
         timeout: Duration::from_millis(power.timeout_ms.min(order.timeout_ms)),
     })
 }
@@ -228,11 +238,11 @@ mod tests {
     #[test]
     fn an_order_that_comes_after_its_time_is_refused() {
         let config = Config::parse("test", &text("on = ['/bin/true']\n")).unwrap();
-        let places = Arc::<CommandPlaces>::default();
+        let slots = Arc::<CommandSlots>::default();
         let outcome = |not_after_ms| {
             let mut reported = None;
-            let place = places.take().unwrap();
-            run_one(&config, &order(not_after_ms), place, |it| reported = Some(it));
+            let slot = slots.take("n1").unwrap();
+            run_one(&config, &order(not_after_ms), slot, |it| reported = Some(it));
             reported.unwrap()
         };
         let now_ms = monotonic_ms();
@@ -254,8 +264,8 @@ mod tests {
         assert_eq!(first(&mut config).unwrap(), "/bin/true", "nobody has reloaded it");
         config.reload();
         assert!(first(&mut config).is_err());
-        let places = Arc::<CommandPlaces>::default();
-        let begun = begin(&mut config, order(u64::MAX), &places);
+        let slots = Arc::<CommandSlots>::default();
+        let begun = begin(&mut config, order(u64::MAX), &slots);
         assert!(begun.unwrap_err().to_string().contains("reload"));
         write("on = ['/bin/other']\n");
         assert_eq!(first(&mut config).unwrap(), "/bin/other");

@@ -1,4 +1,4 @@
-//! Reads the config of processes that may do more than the serving user, who must not decide what it says.
+//! Reads the config of processes that have more rights than the serving user, who must not control its content.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,19 +8,19 @@ use skep_cli::load_real_config;
 use skep_config::Config;
 use skep_guard::{User, trust};
 
-/// A config that a user could not change when it was read, nor what its path names.
+/// A config that a certain user could neither change nor replace when it was read.
 pub(crate) struct TrustedConfig {
     pub(crate) config: Config,
-    /// Where it was read: no link is on this path.
+    /// Where it was read: this path contains no links.
     pub(crate) real: PathBuf,
-    /// That user; `None`: there is nobody whom it has to be kept from.
+    /// That user; `None`: no check was needed.
     pub(crate) user: Option<User>,
 }
 
 impl TrustedConfig {
-    /// Reads `file`, which `what` names in messages. `user_of` says for a config whom it has to be kept from.
+    /// Reads `file`, called `what` in messages. `user_of` returns the user who must not be able to change a config.
     ///
-    /// What it is checked for is what is read: a link may lead elsewhere a moment later, and a path that is checked cannot.
+    /// The file that is read is the file that was checked: a link may change between the two, a checked real path cannot.
     pub(crate) fn load(
         what: &'static str,
         file: &Path,
@@ -33,7 +33,7 @@ impl TrustedConfig {
             return Ok(Self { config, real, user: None });
         };
         trust::check_unchangeable(what, &real, &user)?;
-        // What was read before may not have been there any more.
+        // The file may have changed between the first reading and the check.
         let config = load_real_config(&real, file)?;
         ensure!(user_of(&config)?.as_ref() == Some(&user), "{what} was changed while it was read");
         Ok(Self { config, real, user: Some(user) })

@@ -228,7 +228,7 @@ fn commands_that_work_fail_hang_and_exit_without_a_node_in_one_cluster() {
     for expected in [
         "node node-2: command `power.on` exited with 0",
         "node node-3: command `power.on` exited with 7: no such instance",
-        "node node-4: command `power.on` was killed, since its time was over",
+        "node node-4: command `power.on` was killed after its timeout",
         "node node-5: command `power.on` exited with 0",
         "node node-3: marked failed after 1 attempts to start it: the order failed",
         "node node-4: marked failed after 1 attempts to start it: the order failed",
@@ -269,7 +269,7 @@ fn when_the_process_that_runs_commands_dies_its_orders_fail_and_work_again_after
     kill_process(switched.helper(), Signal::KILL).unwrap();
     wait_shown(&switched.cluster, "node-2", ", failed");
     for said in [
-        "node node-2: command `power.on` is not known to have run: the process that runs commands is gone",
+        "node node-2: command `power.on` is not known to have run: the process that runs commands has ended",
         "node node-2: marked failed after 1 attempts to start it",
     ] {
         switched.wait_said(said);
@@ -315,7 +315,7 @@ fn while_the_process_that_runs_commands_stands_still_its_nodes_count_as_failed_a
     switched.assert_serves();
     assert_eq!([switched.begun("on node-2"), switched.begun("off node-2")], [0, 1]);
     drop(stopped);
-    // It is switched off, in case that it comes half-way. Whether the order before runs as well depends on its age.
+    // It is switched off, in case it started partially. Whether the earlier order also runs depends on its age.
     poll_until(PATIENCE, "the next order is carried out", || switched.begun("off node-2") > 1);
 }
 
@@ -343,7 +343,7 @@ fn a_node_whose_machine_cannot_be_switched_off_serves_again() {
     switched.wait_said("node node-2: attempt 1 to stop it failed; it is tried again");
     switched.wait_said("node node-2: marked failed after 2 attempts to stop it; it serves again");
     wait_shown(&switched.cluster, "node-2", "up: elasticity: active");
-    // In case that it is off after all, it is switched on.
+    // It is switched on in case it went off after all.
     poll_until(PATIENCE, "it is switched on", || switched.begun("on node-2") > 0);
     assert_eq!(switched.begun("off node-2"), 2);
     let failed = "skep_power_commands_total{command=\"off\",outcome=\"failed\"}";
@@ -355,7 +355,7 @@ fn a_node_whose_machine_cannot_be_switched_off_serves_again() {
 fn power_settings_that_cannot_be_are_refused_by_name() {
     let site = Site::new().with("small", "small");
     for (wrong, expected) in [
-        ("[power]\non = [\"ipmitool\", \"on\"]\n", "the whole path of a program"),
+        ("[power]\non = [\"ipmitool\", \"on\"]\n", "the absolute path of a program"),
         ("[power]\non = [\"/bin/on\", \"{nmae}\"]\n", "{nmae}"),
         ("[power]\non = [\"/bin/on\", \"{id}\"]\n", "power_id"),
         ("[power]\noff = [\"/bin/off\"]\n", "a command `on`"),

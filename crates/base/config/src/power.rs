@@ -5,7 +5,7 @@ use crate::table::table;
 
 /// The placeholders allowed in arguments of commands; they are replaced by values of the node being
 /// switched.
-const PLACEHOLDERS: [&str; 4] = ["name", "address", "port", "id"];
+pub(crate) const PLACEHOLDERS: [&str; 4] = ["name", "address", "port", "id"];
 
 table! {
     /// Commands with which elasticity switches the machine of a node on and off: programs with their arguments,

@@ -163,4 +163,4 @@ pub(crate) const ELASTIC_AGREE_MS: u64 = 2_000;
 
 /// How long a node must serve without a link before its machine is switched off anyway, in
 /// milliseconds: longer than handing over takes, and than links take to be re-established.
-pub(crate) const ELASTIC_UNLINKED_MS: u64 = 60_000;
+pub const ELASTIC_UNLINKED_MS: u64 = 60_000;

@@ -1,7 +1,8 @@
 //! Runs programs of the operator: without a shell, with a clean environment, for a limited time, with bounded output.
 //!
-//! **Invariant:** when the end of a run is reported, its process group has ended or was sent SIGKILL; or this process may not end
-//! all of it, or the kernel cannot: then the report says so, and [`run`] returns when it has ended nevertheless.
+//! **Invariant:** when the end of a run is reported, its process group has ended or was sent SIGKILL. If the group cannot be
+//! killed, by lack of permission or because the kernel does not end it, the report says so, and [`run`] returns only once it
+//! has ended.
 
 #![forbid(unsafe_code)]
 
@@ -52,16 +53,16 @@ pub enum RunEnd {
     Exited(i32),
     /// This signal ended it.
     Signalled(i32),
-    /// It was killed, since its time was over.
+    /// It was killed after its timeout.
     TimedOut,
-    /// The same, but not all of its group ends: this process may not end it, or the kernel cannot.
+    /// The same, but part of its group cannot be killed: permission is missing, or the kernel does not end it.
     Unkillable,
     /// It could not be started.
     NotStarted(String),
 }
 
-/// Runs `command` to its end. `started` is called with its process group, and `ended` with what it came to: at its end, or at that
-/// of its time, which is earlier for one that cannot be killed. Returns when nothing of it is left, however long that takes.
+/// Runs `command` to its end. `started` is called with its process group, and `ended` with its result: when it ends, or when
+/// it could not be killed after its timeout. Returns when none of its processes is left, however long that takes.
 pub fn run(
     command: &OperatorCommand,
     started: impl FnOnce(Pid),
@@ -84,11 +85,11 @@ pub fn run(
     let text = output.into_text();
     ended(CommandReport { end, output: text });
     if runs_on {
-        wait_out(&mut child);
+        wait_for_unkillable(&mut child);
     }
 }
 
-/// Ends all processes of a group that [`run`] has started, as far as this process may. One that is gone is none.
+/// Ends all processes of a group that [`run`] has started, as far as this process may. A group that has ended is no error.
 pub fn kill_group(group: Pid) {
     let _ = kill_process_group(group, Signal::KILL);
 }
@@ -133,7 +134,7 @@ impl Output {
     }
 }
 
-/// Waits for the end of `child`, or has its time end it; calls `look` now and then.
+/// Waits for the end of `child`, or kills it after `timeout`; calls `look` repeatedly.
 fn wait(child: &mut Child, timeout: Duration, mut look: impl FnMut()) -> RunEnd {
     let group = Pid::from_child(child);
     let (began, mut killed) = (Instant::now(), None::<Instant>);
@@ -142,7 +143,7 @@ fn wait(child: &mut Child, timeout: Duration, mut look: impl FnMut()) -> RunEnd 
         match child.try_wait() {
             Ok(Some(_)) if killed.is_some() => return end_of_group(group),
             Ok(Some(status)) => {
-                // What it has left in the background as well.
+                // Also kills its background processes.
                 kill_group(group);
                 return RunEnd::of(status);
             }
@@ -166,7 +167,7 @@ fn wait(child: &mut Child, timeout: Duration, mut look: impl FnMut()) -> RunEnd 
 }
 
 /// Waits without a bound for a program that cannot be killed, and for what it has started.
-fn wait_out(child: &mut Child) {
+fn wait_for_unkillable(child: &mut Child) {
     let group = Pid::from_child(child);
     // It may have been waited for: that is no error.
     let _ = child.wait();
@@ -207,9 +208,9 @@ impl fmt::Display for RunEnd {
             Self::Done => f.write_str("exited with 0"),
             Self::Exited(code) => write!(f, "exited with {code}"),
             Self::Signalled(signal) => write!(f, "was ended by signal {signal}"),
-            Self::TimedOut => f.write_str("was killed, since its time was over"),
+            Self::TimedOut => f.write_str("was killed after its timeout"),
             Self::Unkillable => {
-                f.write_str("could not be killed when its time was over, and runs on")
+                f.write_str("could not be killed after its timeout, and keeps running")
             }
             Self::NotStarted(why) => write!(f, "could not be started: {why}"),
         }

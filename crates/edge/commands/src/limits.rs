@@ -3,7 +3,7 @@
 /// What is kept of the output of a program, in bytes: a status, or why it failed.
 pub const OUTPUT_BYTES_MAX: usize = 4096;
 
-/// Time from one look whether a program has ended to the next, in milliseconds: nothing beside what it takes.
+/// Interval of checks whether a program has ended, in milliseconds: short compared with its run time.
 pub(crate) const LOOK_MS: u64 = 10;
 
 /// The same for what cannot be killed, and may run on for ever.

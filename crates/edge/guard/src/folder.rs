@@ -8,13 +8,14 @@ use std::path::Path;
 
 use rustix::fs::{AtFlags, Gid, Mode, OFlags, RenameFlags, Uid};
 use rustix::fs::{fchown, mkdirat, open, openat, renameat_with, unlinkat};
+use rustix::io::Errno;
 
 use crate::user::User;
 
 /// Mode of a created folder.
 const MODE: Mode = Mode::from_raw_mode(0o750);
 
-/// A folder, and nothing that a link leads to.
+/// Opens a folder, and does not follow links.
 const FOLDER: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 impl User {
@@ -31,10 +32,17 @@ impl User {
         let mut fresh = OsString::from(".");
         fresh.push(name);
         fresh.push(format!(".{}", std::process::id()));
-        // What others do to names on its path meanwhile changes nothing.
+        // Through a descriptor, so that changes on the path have no effect.
         let parent =
             open(parent, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-        mkdirat(&parent, &fresh, MODE)?;
+        match mkdirat(&parent, &fresh, MODE) {
+            // Left by a process that was killed here: in a container all have the same number.
+            Err(Errno::EXIST) => {
+                unlinkat(&parent, &fresh, AtFlags::REMOVEDIR)?;
+                mkdirat(&parent, &fresh, MODE)?;
+            }
+            made => made?,
+        }
         let given = self.give(&parent, &fresh, name);
         if given.is_err() {
             // Empty, and under a name that nobody looks for.
@@ -46,7 +54,7 @@ impl User {
         }
     }
 
-    /// Renamed to its final name only now.
+    /// Changes the owner of the new folder, then renames it to its final name.
     fn give(&self, parent: &OwnedFd, fresh: &OsStr, name: &OsStr) -> io::Result<()> {
         if rustix::process::geteuid().is_root() {
             let made = openat(parent, fresh, FOLDER, Mode::empty())?;
@@ -71,6 +79,7 @@ mod tests {
             false => User::current(),
         };
         let folder = parent.path().join("a/state");
+        fs::create_dir_all(parent.path().join(format!("a/.state.{}", std::process::id()))).unwrap();
         user.make_folder(&folder).unwrap();
         user.make_folder(&folder).unwrap();
         let made = fs::metadata(&folder).unwrap();

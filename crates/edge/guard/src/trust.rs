@@ -40,8 +40,8 @@ pub enum TrustError {
         /// The required state.
         wanted: String,
     },
-    /// A link is on its path, or the path is relative: what it names may be decided elsewhere.
-    #[error("{what} {path} has to be named by the path {real}, without links", path = path.display(), real = real.display())]
+    /// Its path contains a link or is relative, so that others may control which file it names.
+    #[error("{what} {path} must be given by its real path {real}, without links", path = path.display(), real = real.display())]
     Linked { what: &'static str, path: PathBuf, real: PathBuf },
     /// It cannot be created or inspected.
     #[error("cannot use {what} {path}: {error}", path = path.display())]
@@ -56,17 +56,17 @@ pub fn make_own_folder(what: &'static str, path: &Path) -> Result<(), TrustError
     let own = rustix::process::geteuid().as_raw();
     let wanted = |is_last| {
         let root = if is_last { "" } else { "root's or " };
-        format!("{root}{}'s, and writable for nobody else", User::current().name)
+        format!("{root}{}'s, and writable by nobody else", User::current().name)
     };
-    refuse_if(what, path, wanted, |it, is_last| {
+    check_each_component(what, path, wanted, |it, is_last| {
         let is_ours = it.uid() == own || (!is_last && it.uid() == 0);
         !is_ours || is_open_to(it, 0o022, is_last)
     })
 }
 
-/// Whether `user` can change neither the file `path`, nor what this path names, so that it may be opened by it afterwards. Root and
-/// the user of this process always could. The path must be that of [`fs::canonicalize`]: whoever owns a folder with a link on
-/// another one can have it lead elsewhere meanwhile.
+/// Checks that `user` can change neither the file `path` nor what this path names, so that it can be opened by it afterwards.
+/// Root and the user of this process always could. The path must be the result of [`fs::canonicalize`]: the owner of a folder can
+/// redirect the links in it at any time.
 pub fn check_unchangeable(what: &'static str, path: &Path, user: &User) -> Result<(), TrustError> {
     let failed = |error| TrustError::Io { what, path: path.to_owned(), error };
     let real = fs::canonicalize(path).map_err(failed)?;
@@ -76,30 +76,30 @@ pub fn check_unchangeable(what: &'static str, path: &Path, user: &User) -> Resul
     if user.uid == 0 || user.uid == rustix::process::geteuid().as_raw() {
         return Ok(());
     }
-    let wanted = |_| format!("another user's than {0}'s, and not writable for {0}", user.name);
-    refuse_if(what, path, wanted, |it, is_last| {
+    let wanted = |_| format!("not owned by {0}, and not writable for {0}", user.name);
+    check_each_component(what, path, wanted, |it, is_last| {
         let is_theirs = user.gid == it.gid() || user.groups.contains(&it.gid());
         let by_mode = if is_theirs { 0o022 } else { 0o002 };
         it.uid() == user.uid || is_open_to(it, by_mode, is_last)
     })
 }
 
-/// In a sticky folder only owners change their names. The mode of a link means nothing.
+/// In a sticky folder only the owner of an entry can rename it. The mode of a link has no meaning.
 fn is_open_to(it: &Metadata, bits: u32, is_last: bool) -> bool {
     !it.is_symlink() && it.mode() & bits != 0 && (is_last || it.mode() & STICKY == 0)
 }
 
 /// `is_open` is evaluated for all that decides what the path names: for the file itself, for each folder of its path, and for links
 /// on it with the folders of theirs. `wanted` gives the message for the first that is open.
-fn refuse_if(
+fn check_each_component(
     what: &'static str,
     path: &Path,
     wanted: impl Fn(bool) -> String,
     is_open: impl Fn(&Metadata, bool) -> bool,
 ) -> Result<(), TrustError> {
     let failed = |error| TrustError::Io { what, path: path.to_owned(), error };
-    for way in ways_to(path).map_err(failed)? {
-        for (place, at) in way.ancestors().enumerate() {
+    for resolved in paths_through_links(path).map_err(failed)? {
+        for (place, at) in resolved.ancestors().enumerate() {
             let it = fs::symlink_metadata(at).map_err(failed)?;
             let is_last = place == 0 && !it.is_symlink();
             if is_open(&it, is_last) {
@@ -117,21 +117,21 @@ fn refuse_if(
     Ok(())
 }
 
-/// The path, and those that links on it make of it; the last one has none.
-fn ways_to(path: &Path) -> io::Result<Vec<PathBuf>> {
-    let mut ways = vec![std::path::absolute(path)?];
-    while let Some(next) = ways.last().and_then(|way| behind_first_link(way)) {
-        if ways.len() > LINKS_MAX {
+/// The path, and the paths that result from resolving its links one by one; the last one contains none.
+fn paths_through_links(path: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut paths = vec![std::path::absolute(path)?];
+    while let Some(next) = paths.last().and_then(|path| resolve_first_link(path)) {
+        if paths.len() > LINKS_MAX {
             return Err(Errno::LOOP.into());
         }
-        ways.push(next);
+        paths.push(next);
     }
-    Ok(ways)
+    Ok(paths)
 }
 
-fn behind_first_link(way: &Path) -> Option<PathBuf> {
-    let link = way.ancestors().filter(|at| at.is_symlink()).last()?;
-    let (folder, rest) = (link.parent()?, way.strip_prefix(link).ok()?);
+fn resolve_first_link(path: &Path) -> Option<PathBuf> {
+    let link = path.ancestors().filter(|at| at.is_symlink()).last()?;
+    let (folder, rest) = (link.parent()?, path.strip_prefix(link).ok()?);
     let target = folder.join(fs::read_link(link).ok()?);
     // Not with a slash at its end, if the link is all there is.
     Some(if rest == Path::new("") { target } else { target.join(rest) })

@@ -1,5 +1,7 @@
 //! Every bound of this crate, with unit and reason.
 
+use skep_cluster::elasticity::ELASTIC_UNLINKED_MS;
+
 /// Time after which a tunnel is closed in which neither side sends anything, in milliseconds: an hour, as in
 /// HAProxy's examples; WebSockets ping every minute or so, and dead peers must not hold connections
 /// indefinitely.
@@ -22,9 +24,9 @@ pub(crate) const ELASTIC_OFF_LOOK_MS: u64 = 1_000;
 /// Time before the next attempt to start a node, in milliseconds; doubled each time.
 pub(crate) const ELASTIC_RETRY_PAUSE_MS: u64 = 1_000;
 
-/// Time that a node has to hand over its sole replicas before its machine is switched off, in milliseconds: a
-/// little more than its own limit.
-pub(crate) const POWER_HAND_OVER_MS: u64 = 40_000;
+/// Time until a node's machine may be switched off, in milliseconds: the node hands over its sole replicas, or has no link for a
+/// while, which takes longer.
+pub(crate) const POWER_HAND_OVER_MS: u64 = ELASTIC_UNLINKED_MS + 10_000;
 
 /// Characters of a command's output that are logged: the line with the reason.
 pub(crate) const POWER_OUTPUT_SHOWN_MAX: usize = 500;

@@ -90,6 +90,8 @@ struct Machine {
     well: BTreeSet<String>,
     /// Services not yet notified that an order failed.
     failed_for: BTreeSet<String>,
+    /// A reload has changed its services while some wanted it off: whether all do is decided anew.
+    is_agreement_due: bool,
 }
 
 impl NodePowers {
@@ -118,7 +120,7 @@ impl NodePowers {
                 *nodes = config.nodes_of(service).map(|(_, node)| node.name.clone()).collect();
             }
         }
-        services_of.clear();
+        let before = std::mem::take(services_of);
         for (service, nodes) in nodes_of {
             for node in &*nodes {
                 services_of.entry(node.clone()).or_default().insert(service.clone());
@@ -126,7 +128,9 @@ impl NodePowers {
         }
         machines.retain(|name, _| services_of.contains_key(name));
         for (name, machine) in &mut *machines {
-            // A service that no longer uses the node has no vote.
+            machine.is_agreement_due |=
+                !machine.wanted_off.is_empty() && before.get(name) != services_of.get(name);
+            // A service that no longer uses the node has no say in it.
             machine.wanted_off.retain(|service| services_of[name].contains(service));
         }
         for node in &config.nodes {
@@ -173,7 +177,15 @@ impl NodePowers {
         let ended = self.commands.as_ref().map(|it| it.take_ended()).unwrap_or_default();
         ended.iter().for_each(|ended| state.finished(now, ended));
         let mut not_run = Vec::new();
-        for (name, machine) in &mut state.machines {
+        let PowersState { services_of, machines, .. } = &mut *state;
+        for (name, machine) in machines {
+            if std::mem::take(&mut machine.is_agreement_due) {
+                match services_of.get(name) == Some(&machine.wanted_off) {
+                    true => machine.power.order_off(now),
+                    false if machine.power.wants_agent_off() => machine.power.order_on(),
+                    false => {}
+                }
+            }
             machine.set_well(service, well.contains(name));
             let seen =
                 MachineSeen { serves: !machine.well.is_empty(), agent: stages.get(name).copied() };
@@ -295,6 +307,7 @@ impl Machine {
             wanted_off: BTreeSet::new(),
             well: BTreeSet::new(),
             failed_for: BTreeSet::new(),
+            is_agreement_due: false,
         }
     }
 
@@ -405,5 +418,40 @@ mod tests {
         tick(300);
         assert_eq!(told(), 2);
         assert_eq!(agents.0.lock().unwrap()[1], BTreeSet::from(["n1".to_owned()]));
+    }
+
+    /// `web` uses n1; `other` uses it, or n2 alone.
+    fn config_where(other_uses_it: bool) -> Config {
+        let nodes = |is_n1| if is_n1 { "['n1']" } else { "['n2']" };
+        let mut text = "[[dispatcher]]\nname = 'd1'\n[[site]]\nroot = '/srv'\n".to_owned();
+        for number in 1..=2 {
+            text += &format!("[[node]]\nname = 'n{number}'\naddress = '127.0.0.{number}:8001'\n");
+        }
+        for (service, port, uses_it) in [("web", 9001, true), ("other", 9002, other_uses_it)] {
+            let nodes = nodes(uses_it);
+            text += &format!(
+                "[[service]]\nname = '{service}'\nlisten = '127.0.0.1:{port}'\nnodes = {nodes}\n"
+            );
+        }
+        Config::parse("test", &text).unwrap()
+    }
+
+    #[test]
+    fn a_reload_of_the_nodes_of_a_service_decides_anew_whether_all_want_it_off() {
+        let agents = Arc::<Agents>::default();
+        // The first one is not accepted.
+        agents.0.lock().unwrap().push(BTreeSet::new());
+        let boxed = Box::new(Arc::clone(&agents));
+        let powers = NodePowers::new(&config_where(true), Some(boxed), None);
+        let told = |at| {
+            powers.tick(Now(at), "web", &BTreeSet::from(["n1".to_owned()]));
+            agents.0.lock().unwrap().last().cloned().unwrap()
+        };
+        powers.order_off(Now(0), "web", "n1");
+        assert!(told(0).is_empty(), "the other service uses it");
+        powers.reload(&config_where(false));
+        assert_eq!(told(100), BTreeSet::from(["n1".to_owned()]), "nobody else does");
+        powers.reload(&config_where(true));
+        assert!(told(200).is_empty(), "it is used again");
     }
 }

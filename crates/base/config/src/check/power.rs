@@ -4,7 +4,7 @@ use skep_units::did_you_mean;
 
 use super::Step::{Key, Nth};
 use super::{Conflict, Step, ms};
-use crate::power::{PowerConfig, placeholders_of};
+use crate::power::{PLACEHOLDERS, PowerConfig, placeholders_of};
 use crate::schema::Config;
 use crate::words::ContentPlacement;
 
@@ -28,14 +28,15 @@ fn of_table(at: &[Step], power: &PowerConfig, clashes: &mut Vec<Conflict>) {
     let place = |name| at.iter().copied().chain([Key(name)]).collect::<Vec<_>>();
     for (name, command) in power.commands() {
         if command.first().is_some_and(|program| !program.starts_with('/')) {
-            let expected = "the whole path of a program, and its arguments";
+            let expected = "the absolute path of a program, and its arguments";
             let clash = Conflict::new(&place(name), expected, format!("{:?}", command[0]));
             clashes.push(clash.hint("such as \"/usr/bin/ipmitool\"".to_owned()));
         }
         for unknown in command.iter().flat_map(|argument| placeholders_of(argument).0) {
-            let expected = "{name}, {address}, {port} or {id}";
+            let known = PLACEHOLDERS.map(|it| format!("{{{it}}}")).join(", ");
+            let expected = format!("one of {known}");
             let clash = Conflict::new(&place(name), expected, format!("{{{unknown}}}"));
-            let hint = did_you_mean(unknown, ["name", "address", "port", "id"]);
+            let hint = did_you_mean(unknown, PLACEHOLDERS);
             clashes.push(match hint {
                 Some(hint) => clash.hint(hint),
                 None => clash,
@@ -58,7 +59,7 @@ pub(super) fn commands_end_in_time(config: &Config, clashes: &mut Vec<Conflict>)
             let at = [Key("service"), Nth(i), Key("elastic"), Key("start_timeout_ms")];
             let expected = format!("more than power.timeout_ms ({})", ms(slowest_ms));
             let clash = Conflict::new(&at, expected, ms(limit_ms));
-            let why = "the node must come in this time, and the command is a part of it";
+            let why = "the node must be up within this time, which includes the command";
             clashes.push(clash.hint(why.to_owned()));
         }
     }

@@ -44,6 +44,7 @@ use node::ElasticNode;
 use target::{LoadMean, LoadWindow};
 use watched_clock::WatchedClock;
 
+pub use crate::limits::ELASTIC_UNLINKED_MS;
 pub use machine::{
     CommandEnd, MachinePower, MachineSeen, MachineSettings, MachineStatus, PowerCommand,
 };
