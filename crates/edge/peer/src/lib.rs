@@ -27,5 +27,5 @@ pub use lccp::{LCCP_PROTOCOL, LccpBatch, LccpReceived, LccpSettings, LccpSocket,
 pub use readiness::Readiness;
 pub use sealed::SendError;
 pub use socket::{BindError, EncodedMessage, Received, Socket, SocketSettings, Waker};
-pub use thread::{Priority, RealtimePriority, spawn_realtime_thread};
+pub use thread::{Priority, RealtimePriority, RealtimeWork, spawn_realtime_thread};
 pub use watchdog::{Pulse, ThreadFault, Watchdog};

@@ -26,9 +26,13 @@ pub(crate) const TRAFFIC_CLASS: u32 = 48 << 2;
 /// no privilege, `TC_PRIO_INTERACTIVE` (socket(7), `SO_PRIORITY`).
 pub(crate) const QUEUE_PRIORITY: u32 = 6;
 
-/// Real-time priority of the thread: above everything that is not real-time, below the kernel's threaded
-/// interrupts at 50, on which it depends.
-pub(crate) const ROUND_ROBIN_PRIORITY: i32 = 10;
+/// Real-time priority of heartbeats: above everything that is not real-time, below the kernel's threaded
+/// interrupts at 50, on which they depend.
+pub(crate) const HEARTBEAT_PRIORITY: i32 = 10;
+
+/// Real-time priority of moves of connections: below heartbeats, since threads of the same priority take turns of 100 ms, as
+/// long as a heartbeat timeout.
+pub(crate) const MOVES_PRIORITY: i32 = 9;
 
 /// Niceness if real-time priority is not permitted.
 pub(crate) const NICENESS: i32 = -15;

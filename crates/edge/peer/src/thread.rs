@@ -11,7 +11,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
-use crate::limits::{NICENESS, ROUND_ROBIN_PRIORITY};
+use crate::limits::{HEARTBEAT_PRIORITY, MOVES_PRIORITY, NICENESS};
 
 /// The priority that a thread was granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,8 +24,16 @@ pub enum Priority {
     Normal,
 }
 
+/// The work of such a thread, which determines its priority.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RealtimeWork {
+    Heartbeats,
+    /// Moves of connections.
+    Moves,
+}
+
 /// The body of such a thread.
-type Body = Box<dyn FnOnce(Priority) + Send>;
+type Body = Box<dyn FnOnce() + Send>;
 
 /// Idle threads with real-time priority.
 static KEPT: Mutex<Vec<(SyncSender<Body>, JoinHandle<()>)>> = Mutex::new(Vec::new());
@@ -38,7 +46,7 @@ pub struct RealtimePriority(());
 impl RealtimePriority {
     /// Raises the priority of this thread, the only one of the process; `None` if that is not permitted.
     pub fn try_new() -> Option<Self> {
-        go_round_robin(0).ok().map(Self)
+        go_round_robin(HEARTBEAT_PRIORITY, 0).ok().map(Self)
     }
 
     /// Reserves `threads` threads for [`spawn_realtime_thread`]; this thread returns to normal priority.
@@ -47,9 +55,9 @@ impl RealtimePriority {
             let (give, take) = sync_channel::<Body>(1);
             let run = move || {
                 // Threads that it starts itself have normal priority.
-                let priority = raise();
+                raise(RealtimeWork::Heartbeats);
                 if let Ok(body) = take.recv() {
-                    body(priority);
+                    body();
                 }
             };
             let thread = Builder::new().name("skep-rt-kept".into()).spawn(run)?;
@@ -59,31 +67,36 @@ impl RealtimePriority {
     }
 }
 
-/// Runs `body` in a thread named `name`, of at most 15 bytes, with the best priority available, and passes it
+/// Runs `body` in a thread named `name`, of at most 15 bytes, with the best priority available for `work`, and passes it
 /// the priority.
 pub fn spawn_realtime_thread(
     name: &str,
+    work: RealtimeWork,
     body: impl FnOnce(Priority) + Send + 'static,
 ) -> io::Result<JoinHandle<()>> {
     let kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner).pop();
     let Some((give, thread)) = kept else {
-        return Builder::new().name(name.to_owned()).spawn(move || body(raise()));
+        return Builder::new().name(name.to_owned()).spawn(move || body(raise(work)));
     };
     let name = CString::new(name)?;
-    let named = move |priority| {
+    let named = move || {
         // The name is informational.
         let _ = rustix::thread::set_name(&name);
-        body(priority);
+        body(raise(work));
     };
     let gone = |_| io::Error::other("a thread that was kept has ended");
     give.send(Box::new(named)).map_err(gone)?;
     Ok(thread)
 }
 
-/// Raises the priority of the calling thread.
-fn raise() -> Priority {
-    if go_round_robin(libc::SCHED_RESET_ON_FORK).is_ok() {
-        return Priority::RoundRobin(ROUND_ROBIN_PRIORITY);
+/// Raises the priority of the calling thread, or lowers it from that of other work.
+fn raise(work: RealtimeWork) -> Priority {
+    let wanted = match work {
+        RealtimeWork::Heartbeats => HEARTBEAT_PRIORITY,
+        RealtimeWork::Moves => MOVES_PRIORITY,
+    };
+    if go_round_robin(wanted, libc::SCHED_RESET_ON_FORK).is_ok() {
+        return Priority::RoundRobin(wanted);
     }
     let own = Some(rustix::thread::gettid());
     match rustix::process::setpriority_process(own, NICENESS) {
@@ -92,10 +105,10 @@ fn raise() -> Priority {
     }
 }
 
-/// Needs `CAP_SYS_NICE` or a limit on real-time priority (`RLIMIT_RTPRIO`), or the priority itself. With
-/// `SCHED_RESET_ON_FORK`, threads and processes started by this thread have normal priority.
-fn go_round_robin(flags: libc::c_int) -> io::Result<()> {
-    set_scheduler(libc::SCHED_RR | flags, ROUND_ROBIN_PRIORITY)
+/// Needs `CAP_SYS_NICE`, a limit on real-time priority (`RLIMIT_RTPRIO`), or this priority or a higher one itself
+/// (sched(7)). With `SCHED_RESET_ON_FORK`, threads and processes started by this thread have normal priority.
+fn go_round_robin(priority: i32, flags: libc::c_int) -> io::Result<()> {
+    set_scheduler(libc::SCHED_RR | flags, priority)
 }
 
 #[expect(unsafe_code, reason = "no safe call for it in rustix")]

@@ -35,7 +35,7 @@ use skep_cluster::table_distribution::RecentTables;
 use skep_config::{Config, NodeConfig};
 use skep_guard::{Guard, GuardError};
 use skep_peer::{
-    BindError, Counts, Socket, SocketSettings, Waker, Watchdog, spawn_realtime_thread,
+    BindError, Counts, RealtimeWork, Socket, SocketSettings, Waker, Watchdog, spawn_realtime_thread,
 };
 use skep_policy::ServedLog;
 use skep_serve::boottime_ms;
@@ -203,7 +203,7 @@ impl Agent {
             Arc::clone(&shared),
         );
         let pulse = watchdog.watch("skep-report", report.stall_s_max());
-        spawn_realtime_thread("skep-report", move |priority| {
+        spawn_realtime_thread("skep-report", RealtimeWork::Heartbeats, move |priority| {
             tracing::info!("heartbeats have {priority}");
             report.run(&pulse);
         })

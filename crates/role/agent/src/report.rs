@@ -100,7 +100,7 @@ impl<P: ReportProtocol> Report<P> {
             self.protocol.note_served(&served);
             self.socket.send_all(self.dispatchers.iter().copied(), &Message::Served(served));
         }
-        if now >= *rates_at && rates != TransferRates::default() {
+        if now >= *rates_at {
             *rates_at = now.plus_ms(RATES_MS);
             self.socket.send_all(self.dispatchers.iter().copied(), &Message::Rates(rates));
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use skep_config::Config;
-use skep_peer::{Counts, Waker, Watchdog, spawn_realtime_thread};
+use skep_peer::{Counts, RealtimeWork, Waker, Watchdog, spawn_realtime_thread};
 use skep_wire::seal::Key;
 
 use crate::report::{LoadOnly, Report, ReportSource};
@@ -42,7 +42,7 @@ impl Reporter {
         let (protocol, stopped) = (LoadOnly, Arc::clone(&stop));
         let report = Report { socket, dispatchers, interval_ms, source, protocol, stop: stopped };
         let pulse = watchdog.watch("skep-report", report.stall_s_max());
-        spawn_realtime_thread("skep-report", move |priority| {
+        spawn_realtime_thread("skep-report", RealtimeWork::Heartbeats, move |priority| {
             tracing::debug!("reports have {priority}");
             report.run(&pulse);
         })

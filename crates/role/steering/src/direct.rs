@@ -20,7 +20,7 @@ use skep_config::Config;
 use skep_dispatcher::{Dispatcher, NodeLoads};
 use skep_guard::{Guard, GuardError};
 use skep_peer::{
-    BindError, Counts, Socket, SocketSettings, Waker, Watchdog, spawn_realtime_thread,
+    BindError, Counts, RealtimeWork, Socket, SocketSettings, Waker, Watchdog, spawn_realtime_thread,
 };
 use skep_serve::unix_ms;
 use skep_store::{Store, StoreError};
@@ -320,11 +320,12 @@ fn spawn(
     watchdog: &Watchdog,
 ) -> Result<Vec<JoinHandle<()>>, DirectError> {
     let pulse = watchdog.watch("skep-direct", LOOP_STALL_S_MAX);
-    let direct_loop = spawn_realtime_thread("skep-direct", move |priority| {
-        tracing::info!("heartbeats have {priority}");
-        direct_loop.run(first, &pulse);
-    })
-    .map_err(DirectError::Thread)?;
+    let direct_loop =
+        spawn_realtime_thread("skep-direct", RealtimeWork::Heartbeats, move |priority| {
+            tracing::info!("heartbeats have {priority}");
+            direct_loop.run(first, &pulse);
+        })
+        .map_err(DirectError::Thread)?;
     let pulse = watchdog.watch("skep-guard-exec", EXECUTOR_STALL_S_MAX);
     let executor = spawn_thread("skep-guard-exec", move || executor.run(&pulse))?;
     let pulse = watchdog.watch("skep-planner", PLANNER_STALL_S_MAX);

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use std::sync::mpsc::sync_channel;
 use std::time::{Duration, Instant};
 
-use skep_peer::{Priority, SendError, Socket, SocketSettings, spawn_realtime_thread};
+use skep_peer::{Priority, RealtimeWork, SendError, Socket, SocketSettings, spawn_realtime_thread};
 use skep_units::Now;
 use skep_wire::message::{FlowsTaken, Message, Name};
 use skep_wire::seal::{Key, OpenError, PeerId};
@@ -167,12 +167,16 @@ fn a_wait_is_ended_from_another_thread_and_by_a_message() {
     say_until_heard(&mut a, &mut b, &message(1));
     let waker = b.waker();
     let (heard, hears) = sync_channel(1);
-    let thread = spawn_realtime_thread("beat-test", move |priority: Priority| {
-        heard.send(b.receive(PATIENCE).unwrap()).unwrap();
-        heard.send(b.receive(PATIENCE).unwrap()).unwrap();
-        eprintln!("the thread got: {priority}");
-        assert!(!priority.to_string().is_empty());
-    });
+    let thread = spawn_realtime_thread(
+        "heartbeat-test",
+        RealtimeWork::Heartbeats,
+        move |priority: Priority| {
+            heard.send(b.receive(PATIENCE).unwrap()).unwrap();
+            heard.send(b.receive(PATIENCE).unwrap()).unwrap();
+            eprintln!("the thread got: {priority}");
+            assert!(!priority.to_string().is_empty());
+        },
+    );
     // Counts even if the thread is not waiting yet.
     waker.wake();
     assert_eq!(hears.recv_timeout(PATIENCE).unwrap(), None, "woken, and not by a message");

@@ -12,7 +12,7 @@ use arc_swap::ArcSwap;
 use skep_comparison::limits::SWEEP_MS as TELL_MS;
 use skep_config::{Config, DispatcherConfig};
 use skep_peer::{
-    BindError, Counts, Received, Socket, SocketSettings, Waker, spawn_realtime_thread,
+    BindError, Counts, RealtimeWork, Received, Socket, SocketSettings, Waker, spawn_realtime_thread,
 };
 use skep_serve::monotonic_ms;
 use skep_units::Now;
@@ -88,7 +88,7 @@ impl LoadReceiver {
         });
         let (heard, loads) = (Arc::clone(&shared), Arc::clone(loads));
         // Loads that wait behind other work would be stale when they matter most.
-        spawn_realtime_thread("skep-load-recv", move |priority| {
+        spawn_realtime_thread("skep-load-recv", RealtimeWork::Heartbeats, move |priority| {
             tracing::debug!("load reports are received with {priority}");
             listen(socket, &heard, &loads, &others);
         })

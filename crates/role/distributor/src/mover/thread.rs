@@ -28,7 +28,8 @@ use skep_handoff::{
     Receiver, ReceiverAction, StayCause,
 };
 use skep_peer::{
-    LccpBatch, LccpReceived, LccpSocket, Pulse, Readiness, Watchdog, spawn_realtime_thread,
+    LccpBatch, LccpReceived, LccpSocket, Pulse, Readiness, RealtimeWork, Watchdog,
+    spawn_realtime_thread,
 };
 use skep_serve::{Admission, boottime_ms};
 use skep_units::Now;
@@ -128,7 +129,8 @@ impl Mover {
         let is_leaving = Arc::<AtomicBool>::default();
         let leaving = Arc::clone(&is_leaving);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        spawn_realtime_thread("skep-mover", move |_| {
+        spawn_realtime_thread("skep-mover", RealtimeWork::Moves, move |priority| {
+            tracing::info!("moves of connections have {priority}");
             runtime.block_on(async {
                 match ready(&parts) {
                     Ok(ready) => {

@@ -21,7 +21,7 @@ use std::thread::JoinHandle;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use skep_datapath::Moves;
 use skep_guard::HandoffListener;
-use skep_peer::spawn_realtime_thread;
+use skep_peer::{Priority, RealtimeWork, spawn_realtime_thread};
 
 use crate::Fail;
 use crate::error::NetguardError;
@@ -63,13 +63,16 @@ impl HandoffThread {
         let (programs, incoming) = sync_channel(PROGRAMS_MAX);
         let (ended, end) = io::pipe().map_err(NetguardError::Thread)?;
         let mut handoffs = Handoffs::new(plan, incoming, ended, held_max())?;
-        let serve = move |_| match catch_unwind(AssertUnwindSafe(|| listener.serve(&mut handoffs)))
-        {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => fail(&format!("{WHAT} has failed: {error}")),
-            Err(_) => fail(&format!("{WHAT} has panicked")),
+        let serve = move |priority: Priority| {
+            tracing::info!("moves of connections have {priority}");
+            match catch_unwind(AssertUnwindSafe(|| listener.serve(&mut handoffs))) {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => fail(&format!("{WHAT} has failed: {error}")),
+                Err(_) => fail(&format!("{WHAT} has panicked")),
+            }
         };
-        let spawned = spawn_realtime_thread("skep-handoff", serve);
+
+        let spawned = spawn_realtime_thread("skep-handoff", RealtimeWork::Moves, serve);
         let thread = Some(spawned.map_err(NetguardError::Thread)?);
         Ok(Self { programs: Some(programs), end: Some(end), thread })
     }
