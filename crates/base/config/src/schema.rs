@@ -237,7 +237,8 @@ table! {
         address: SocketAddr => Kind::Address, restart;
         /// Its share of the work under weighted policies, relative to the other nodes' weights.
         weight: u32 = 1 => count(1..=WEIGHT_MAX as u64), live;
-        /// Rate of its link to the clients, in Mbit/s, for the policy `transfer-time`; 0: unknown, so that it goes by weights.
+        /// Rate at which its link can send, in Mbit/s, for the policy `transfer-time`. 0: unknown; the policy then
+        /// assumes 1 Gbit/s, scaled by weight.
         link_mbit_s: u32 = 0 => count(0..=1_000_000), live;
         /// Where `dispatch = "redirect"` sends clients; if unset, it is `address`.
         public_address: Option<String> = None => Kind::Text(Form::Authority), live;

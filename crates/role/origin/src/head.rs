@@ -154,7 +154,14 @@ impl Head {
         let mut fields = Vec::new();
         let is_own = |name: &[u8]| is_of_this_answer(name, head.status) || leaves_out(name, &meta);
         write_kept_fields(&mut fields, head, is_own);
-        Self { meta, total_bytes, start: 0, end: total_bytes, has_ranges: has_ranges(head), fields }
+        Self {
+            meta,
+            total_bytes,
+            start: 0,
+            end: total_bytes,
+            has_ranges: has_ranges(head, false),
+            fields,
+        }
     }
 
     /// The tags of the object for purges.
@@ -179,7 +186,7 @@ impl Head {
             total_bytes: part.total_bytes,
             start: part.start,
             end: part.end,
-            has_ranges: has_ranges(head),
+            has_ranges: has_ranges(head, ask.range.is_some()),
             fields,
         };
         new.adopt_pinned_date(ask);
@@ -277,13 +284,14 @@ fn first<'b>(head: &ResponseHead<'_, 'b>, field: Known) -> Option<&'b [u8]> {
     values.next().is_none().then_some(value)
 }
 
-/// Whether the server of this response sends ranges (RFC 9110 14.3).
-fn has_ranges(head: &ResponseHead<'_, '_>) -> bool {
+/// Whether the server sends ranges (RFC 9110 14.3). A server that answers a range with the whole object does not, whatever
+/// it says.
+fn has_ranges(head: &ResponseHead<'_, '_>, was_asked_for_range: bool) -> bool {
     let is_said = |(name, value): (&str, &[u8])| {
         name.eq_ignore_ascii_case("accept-ranges")
             && value.trim_ascii().eq_ignore_ascii_case(b"bytes")
     };
-    head.status == 206 || head.fields.iter().any(is_said)
+    head.status == 206 || (!was_asked_for_range && head.fields.iter().any(is_said))
 }
 
 /// Fields that a later reply from memory must not repeat. Content-Range has a meaning in a 206 and a
@@ -371,6 +379,8 @@ mod tests {
         assert!(of(206, "Content-Range: bytes 0-4/9\r\nETag: \"a\"\r\nContent-Length: 5\r\n"));
         assert!(of(200, "Accept-Ranges: bytes\r\nContent-Length: 5\r\n"));
         assert!(!of(200, "Accept-Ranges: none\r\nContent-Length: 5\r\n"));
+        let said = "Accept-Ranges: bytes\r\nContent-Length: 5\r\n";
+        assert!(!read(200, said, &ranged(0..9)).unwrap().has_ranges, "it sent all of it");
         assert!(!of(200, "Content-Length: 5\r\n"));
     }
 

@@ -77,3 +77,6 @@ pub(crate) const SHOWN_PATH_BYTES_MAX: usize = 96;
 /// Clients whose arms in an A/B test a worker caches, a power of two, in 24 KB: about those that are active
 /// at the same time, so that most requests need no lock.
 pub(crate) const RECENT_CLIENTS: usize = 1 << 10;
+
+/// Age at which rates that a node has reported no longer count, in milliseconds: it reports them each second.
+pub(crate) const RATES_MS_MAX: u64 = 10_000;

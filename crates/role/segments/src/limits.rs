@@ -84,7 +84,10 @@ pub(crate) const FORGOTTEN_AT_ONCE_MAX: usize = 1024;
 pub(crate) const BUFFERS_KEPT_MAX: usize = 8;
 
 /// Shortest read of a disk or an origin that counts for its rate, in bytes: shorter ones take as long as one request.
-pub(crate) const RATE_READ_BYTES_MIN: u32 = CHUNK_BYTES as u32;
+pub(crate) const RATE_READ_BYTES_MIN: u64 = CHUNK_BYTES as u64;
+
+/// Busy intervals that are kept for one estimate: a few KB.
+pub(crate) const RATE_INTERVALS_MAX: usize = 128;
 
 /// Time with reads in progress after which their rate is estimated: some dozens of reads, or one from a slow origin.
 pub(crate) const RATE_BUSY_MIN: Duration = Duration::from_millis(200);

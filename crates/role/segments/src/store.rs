@@ -570,7 +570,7 @@ impl Filler {
 
     /// Begins to read the segment from a disk or an origin.
     pub fn begin_backend_read(&self) -> BackendRead {
-        self.store.backend_rate.begin(self.segment.len())
+        self.store.backend_rate.begin((self.segment.len() - self.segment.filled()).into())
     }
 
     /// Ends the fill early, with an error for its readers.

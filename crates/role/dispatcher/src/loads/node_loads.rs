@@ -48,7 +48,7 @@ pub struct NodeReport {
     pub is_stale: bool,
     /// The reported load.
     pub load: NodeLoad,
-    /// The rates that it has measured.
+    /// The rates of its link and of its backends, as last reported.
     pub rates: TransferRates,
 }
 
@@ -92,9 +92,9 @@ impl NodeLoads {
         self.reports.hear_served(&Arc::new(served));
     }
 
-    /// A node has measured these rates.
+    /// Records the rates that a node reports.
     pub fn hear_rates(&self, name: &Name, rates: TransferRates) {
-        self.reports.hear_rates(name, rates);
+        self.reports.hear_rates(now(), name, rates);
     }
 
     /// Records a node's counts of an arm.

@@ -521,7 +521,7 @@ impl ObjectStream<'_> {
         if u64::from(filler.segment().len()) <= INLINE_READ_BYTES_MAX {
             match fill(&file, filler.segment(), base, stamp, Wait::No) {
                 Ok(()) => {
-                    read.ended(filler.segment().len().into());
+                    read.completed();
                     self.counters.inc(Counter::DiskReadNowait);
                     return Ok(());
                 }
@@ -535,10 +535,9 @@ impl ObjectStream<'_> {
         self.counters.inc(Counter::DiskReadPool);
         // Not awaited: the readers wait for the chunks, and a failure reaches
         // them when the filler is dropped.
-        drop(on_pool(move || {
-            let filled = fill(&file, filler.segment(), base, stamp, Wait::Yes);
-            read.ended(filler.segment().filled().into());
-            if let Err(error) = filled {
+        drop(on_pool(move || match fill(&file, filler.segment(), base, stamp, Wait::Yes) {
+            Ok(()) => read.completed(),
+            Err(error) => {
                 tracing::debug!(%error, "a segment could not be filled");
                 filler.fail(error);
             }

@@ -112,7 +112,13 @@ impl PeerClient {
     /// Begins to fill a segment from this node's own disk and from nowhere else, for a node that
     /// has the lease and waits for the result.
     pub(crate) fn fill_from_disk(&self, filler: Filler, file: impl SegmentOrigin) {
-        tokio::task::spawn_local(async move { read_all(&file, filler).await });
+        let (segment, read) = (Arc::clone(filler.segment()), filler.begin_backend_read());
+        tokio::task::spawn_local(async move {
+            read_all(&file, filler).await;
+            if segment.is_complete() {
+                read.completed();
+            }
+        });
     }
 
     /// Begins a remote fill: fills a segment from its origin for a node that has the lease but no
@@ -318,10 +324,11 @@ async fn read_counted(
     let segment = filler.segment();
     let (from, backend_read) = (segment.filled(), filler.begin_backend_read());
     let read = read_on(origin, segment).await;
-    let bytes = u64::from(segment.filled() - from);
-    backend_read.ended(bytes);
+    if read.is_ok() {
+        backend_read.completed();
+    }
     counters.inc(Counter::ClusterOrigin);
-    counters.add(Counter::ClusterOriginBytes, bytes);
+    counters.add(Counter::ClusterOriginBytes, u64::from(segment.filled() - from));
     read
 }
 

@@ -320,7 +320,7 @@ impl SharedMember {
         view.connections =
             view.outstanding_requests.saturating_add(self.load.tunnels.load(Relaxed));
         view.outstanding_bytes = seen.bytes;
-        let rates = self.reported.rates();
+        let rates = self.reported.rates(now);
         view.link_bytes_per_s = rates.link_bytes_per_s;
         view.fetch_bytes_per_s = rates.fetch_bytes_per_s;
     }

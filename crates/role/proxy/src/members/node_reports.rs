@@ -15,7 +15,7 @@ use skep_wire::limits::PEERS_MAX;
 use skep_wire::message::{Name, NodeLoad, ServedObjects, TransferRates};
 use skep_wire::seal::Stamp;
 
-use crate::limits::REPORT_READS_MAX;
+use crate::limits::{RATES_MS_MAX, REPORT_READS_MAX};
 
 /// The reports of all nodes: those of services, and others from which reports are received, at most
 /// [`PEERS_MAX`] in all with the latter.
@@ -43,6 +43,7 @@ pub(crate) struct ReportCell {
     sequence: AtomicU64,
     load: [AtomicU64; LOAD_NUMBERS],
     /// Of the last report of rates; 0: not known.
+    rates_at_ms: AtomicU64,
     link_bytes_per_s: AtomicU64,
     fetch_bytes_per_s: AtomicU64,
     /// Whether a report was received since the last reload, or was received before and the node is in the
@@ -83,8 +84,9 @@ impl NodeReports {
     }
 
     /// Records the rates that a node has measured, once it has reported its load.
-    pub fn hear_rates(&self, name: &Name, rates: TransferRates) {
+    pub fn hear_rates(&self, now: Now, name: &Name, rates: TransferRates) {
         if let Some(cell) = self.cells.load().get(name) {
+            cell.rates_at_ms.store(now.0, Ordering::Relaxed);
             cell.link_bytes_per_s.store(rates.link_bytes_per_s, Ordering::Relaxed);
             cell.fetch_bytes_per_s.store(rates.fetch_bytes_per_s, Ordering::Relaxed);
         }
@@ -223,8 +225,16 @@ impl ReportCell {
         self.version.load(Ordering::Acquire)
     }
 
-    /// The rates of the last report of them.
-    pub(crate) fn rates(&self) -> TransferRates {
+    /// The rates of the last report of them; unknown if that is old.
+    pub(crate) fn current_rates(&self, now: Now) -> TransferRates {
+        let heard_at = Now(self.rates_at_ms.load(Ordering::Relaxed));
+        match now.since_ms(heard_at) > RATES_MS_MAX {
+            true => TransferRates::default(),
+            false => self.rates(),
+        }
+    }
+
+    fn rates(&self) -> TransferRates {
         TransferRates {
             link_bytes_per_s: self.link_bytes_per_s.load(Ordering::Relaxed),
             fetch_bytes_per_s: self.fetch_bytes_per_s.load(Ordering::Relaxed),
@@ -384,5 +394,17 @@ mod tests {
             is_over.store(true, Ordering::Relaxed);
             assert!(heard);
         });
+    }
+
+    #[test]
+    fn rates_are_those_of_the_last_report_and_unknown_when_that_is_old() {
+        let (reports, node) = (NodeReports::default(), name("a"));
+        let cell = reports.cell(&node);
+        let rates = |link_bytes_per_s| TransferRates { link_bytes_per_s, fetch_bytes_per_s: 7 };
+        reports.hear_rates(Now(1_000), &node, rates(5));
+        assert_eq!(cell.current_rates(Now(1_000 + RATES_MS_MAX)), rates(5));
+        assert_eq!(cell.current_rates(Now(1_001 + RATES_MS_MAX)), TransferRates::default());
+        reports.hear_rates(Now(30_000), &node, rates(0));
+        assert_eq!(cell.current_rates(Now(30_000)), rates(0), "the setting is gone");
     }
 }

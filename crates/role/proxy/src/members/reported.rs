@@ -34,8 +34,8 @@ impl Reported {
     }
 
     /// The node's rates, as far as it has reported them.
-    pub(crate) fn rates(&self) -> TransferRates {
-        self.cell.get().map(|cell| cell.rates()).unwrap_or_default()
+    pub(crate) fn rates(&self, now: Now) -> TransferRates {
+        self.cell.get().map(|cell| cell.current_rates(now)).unwrap_or_default()
     }
 
     /// The node's last report, however old.

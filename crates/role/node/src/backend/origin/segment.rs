@@ -83,9 +83,10 @@ impl Remotes {
             let segment = Arc::clone(filler.segment());
             let (before, read) = (segment.filled(), filler.begin_backend_read());
             read_all(&origin, filler).await;
-            let bytes = u64::from(segment.filled() - before);
-            read.ended(bytes);
-            counters.add(Counter::ClusterOriginBytes, bytes);
+            if segment.is_complete() {
+                read.completed();
+            }
+            counters.add(Counter::ClusterOriginBytes, (segment.filled() - before).into());
         });
         None
     }
