@@ -11,18 +11,26 @@ use std::io::{self, BufRead, BufReader, PipeReader, Read};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
+use std::panic::resume_unwind;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 
 use crate::error::{TestbedError, Tried};
+use crate::limits::TCP_TABLE_BUCKETS;
 use crate::sync::lock;
 use crate::tool;
 
-/// Sysfs of the new network, then a filesystem of its own for BPF pins.
-const HOLD: &str = "mount -t sysfs lab /sys && mount -t bpf lab /sys/fs/bpf && echo ready \
+/// Sysfs of the new network, then a filesystem of its own for BPF pins. Then what the kernel derives from the size of
+/// the TCP table, as for a table of 262,144 buckets.
+const HOLD: &str = "mount -t sysfs lab /sys && mount -t bpf lab /sys/fs/bpf \
+                    && cd /proc/sys/net/ipv4 && echo 131072 > tcp_max_tw_buckets \
+                    && echo 2048 > tcp_max_syn_backlog && cd / && echo ready \
                     && while read -r _; do :; done";
+
+/// Where a network states the size of the TCP tables of those made from it (ip-sysctl.rst).
+const CHILD_TABLE: &str = "/proc/sys/net/ipv4/tcp_child_ehash_entries";
 
 /// A process that keeps namespaces; they go when it is dropped and nothing
 /// else is in them.
@@ -52,7 +60,9 @@ pub(crate) struct Entrance {
 /// Starts a holder on a leash; `name` is what `ps` shows.
 pub(crate) fn start(name: &str, leash: &PipeReader) -> Result<Starting, TestbedError> {
     let leash = leash.try_clone().tried(|| format!("cannot start {name}"))?;
-    let child = Command::new("unshare")
+    let mut command = Command::new("unshare");
+    make_in_parent(&mut command);
+    let child = command
         .args(["--net", "--mount", "--propagation", "slave", "sh", "-c", HOLD, name])
         .stdin(leash)
         .stdout(Stdio::piped())
@@ -62,6 +72,33 @@ pub(crate) fn start(name: &str, leash: &PipeReader) -> Result<Starting, TestbedE
         .spawn()
         .map_err(|error| tool::failed_to_start("unshare", error))?;
     Ok(Starting { name: name.to_owned(), child: Shell(child) })
+}
+
+/// Networks that this command makes get TCP tables of their own. Otherwise they share the host's, and each reader of
+/// `/proc/net/tcp`, and the removal of each network, walks all of its buckets.
+#[expect(unsafe_code, reason = "a child must change namespaces between fork and exec")]
+fn make_in_parent(command: &mut Command) {
+    static PARENT: OnceLock<Option<File>> = OnceLock::new();
+    // Before Linux 6.1 there is no such setting; without privileges `unshare` says so.
+    let Some(parent) = PARENT.get_or_init(|| parent_network().ok()) else { return };
+    let enter = || {
+        // SAFETY: an open descriptor of a namespace, which is never closed.
+        check(unsafe { libc::setns(parent.as_raw_fd(), libc::CLONE_NEWNET) })
+    };
+    // SAFETY: between fork and exec the closure makes a system call alone.
+    unsafe { command.pre_exec(enter) };
+}
+
+/// A network without devices, from which networks with TCP tables of their own are made.
+#[expect(unsafe_code, reason = "rustix declares this call unsafe, too")]
+fn parent_network() -> io::Result<File> {
+    let make = || {
+        // SAFETY: changes the network of this thread alone; no file descriptor changes hands.
+        check(unsafe { libc::unshare(libc::CLONE_NEWNET) })?;
+        fs::write(CHILD_TABLE, TCP_TABLE_BUCKETS.to_string())?;
+        File::open("/proc/thread-self/ns/net")
+    };
+    thread::scope(|scope| scope.spawn(make).join().unwrap_or_else(|panic| resume_unwind(panic)))
 }
 
 impl Starting {
@@ -143,7 +180,7 @@ impl Entrance {
         let inside = || self.enter().map(|()| work());
         thread::scope(|scope| match scope.spawn(inside).join() {
             Ok(done) => done,
-            Err(panic) => std::panic::resume_unwind(panic),
+            Err(panic) => resume_unwind(panic),
         })
     }
 

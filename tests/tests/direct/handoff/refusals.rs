@@ -21,6 +21,9 @@ const COUNT: usize = 6;
 /// Metric of datagrams that a node refused.
 const REFUSED: &str = "skep_handoff_datagrams_refused_total";
 
+/// Metric of open client connections.
+const OPEN: &str = "skep_connections_open";
+
 /// Returns the number of a donor's moves with one outcome.
 fn outcome(cluster: &DirectCluster, node: &str, outcome: &str) -> f64 {
     cluster.metric(node, &format!("skep_handoffs_total{{outcome=\"{outcome}\"}}"))
@@ -46,6 +49,9 @@ fn a_full_receiver_refuses_and_the_donor_serves() {
     figure(&format!("{refused} refused by a node that is full"));
     assert!(refused >= 1.0);
     drop(fillers);
+    poll_until(PATIENCE, "the receiver has room", || {
+        cluster.metric("node-2", OPEN) < CONNECTIONS_MAX as f64 / 2.0
+    });
     moved_from(&cluster, ("node-1", "node-2"), 1);
     assert_eq!(ask_all(&mut all), [""; 0]);
 }
