@@ -16,7 +16,7 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
 .DEFAULT_GOAL := help
-.PHONY: help up test check lint static fmt bench fuzz conformance
+.PHONY: help up test check lint static tools fmt bench fuzz conformance
 
 help: ## This text
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -38,8 +38,10 @@ FUZZ_RUNS := 4000000
 # Of no program, but files that tests need, as FILE:PACKAGE.
 FILES := /usr/share/tomcat10-admin/manager/WEB-INF/web.xml:tomcat10-admin
 
-test: static ## Every check that a change must pass
-	@xtask/need.sh $(TOOLS) $(FILES) clang llvm-strip:llvm
+test: ## Every check that a change must pass
+	@xtask/need.sh cc cargo
+	@$(MAKE) --no-print-directory --jobs=2 static tools
+	packaging/check.sh
 	$(XTASK) bpf --check
 	cargo build --workspace --all-targets
 	$(TARGET)/debug/skep-fuzz all --runs $(FUZZ_RUNS)
@@ -53,6 +55,7 @@ check: ## The checks that need neither root nor long: while working
 	cargo test --workspace --lib --bins
 
 lint: static ## The checks that run no test: format, Clippy, tidy, dependencies, site, unit
+	packaging/check.sh
 	cargo build --workspace --all-targets
 
 static:
@@ -61,7 +64,10 @@ static:
 	$(XTASK) tidy
 	$(XTASK) deny
 	examples/sidecars.sh --check
-	packaging/check.sh
+
+# Takes longer to fetch than to install: beside `static`, whose first build leaves time for it.
+tools:
+	@xtask/need.sh $(TOOLS) $(FILES) clang llvm-strip:llvm
 
 # Clippy is rustc with more lints: in its place, it compiles the workspace and lints it in one pass.
 # The flags are handed over as `cargo clippy` does it.
