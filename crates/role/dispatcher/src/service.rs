@@ -270,7 +270,7 @@ fn find<'a>(config: &'a Config, name: &str) -> Option<&'a ServiceConfig> {
 }
 
 /// The specification of the nodes of `service` in `config`.
-fn spec(config: &Config, service: &ServiceConfig) -> GroupSpec {
+pub(crate) fn spec(config: &Config, service: &ServiceConfig) -> GroupSpec {
     let member = |node: &skep_config::NodeConfig| MemberSpec {
         name: node.name.clone(),
         address: node.address.into(),

@@ -184,12 +184,19 @@ impl WorkerBalancer {
     /// Whether a member that was not tried may take the request, now or later: one that is up, or was not
     /// checked yet. Whether it has room is ignored, since that changes at any moment.
     pub(crate) fn may_wait(&mut self, session: &Session<'_>, exclude: &[NodeId]) -> bool {
-        self.sync();
-        if self.index_of(session, exclude).is_some() {
-            return true;
+        loop {
+            self.sync();
+            let mut members = self.in_force.members.iter().map(|entry| &entry.member);
+            if members.any(|member| member.is_in() && !exclude.contains(&member.id))
+                || self.index_of(session, exclude).is_some()
+            {
+                return true;
+            }
+            // Members are closed after a new set is published: it may have been meanwhile.
+            if Arc::ptr_eq(self.latest.load(), &self.in_force.0) {
+                return false;
+            }
         }
-        let mut members = self.in_force.members.iter().map(|entry| &entry.member);
-        members.any(|member| member.is_in() && !exclude.contains(&member.id))
     }
 
     /// Closes unused connections to members that get no requests.

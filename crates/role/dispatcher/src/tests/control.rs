@@ -152,6 +152,19 @@ fn a_reload_moves_addresses_between_names() {
     assert_eq!(rig.node("n3").address, three.into());
 }
 
+/// With the same address under another name, and with another address.
+#[test]
+fn until_workers_see_new_members_the_members_before_serve() {
+    let (one, two) = (FakeNode::named("one"), FakeNode::named("two"));
+    for replaced_by in [one.address, two.address] {
+        let rig = Rig::new(&[&one], "");
+        let config = config(&filed(&[("n9", replaced_by)]), "");
+        let spec = crate::service::spec(&config, &config.services[0]);
+        let reply = rig.dispatcher.group().while_reloading(spec, || rig.get("/"));
+        assert_eq!(reply.status, 200);
+    }
+}
+
 #[test]
 fn a_hundred_reloads_under_load_fail_no_request() {
     let (one, two) = (FakeNode::named("one"), FakeNode::named("two"));

@@ -334,9 +334,7 @@ impl Group {
                 Some(member) => member.id(),
                 None => return Err(unknown(state, name)),
             };
-            job(state, now, id)?;
-            state.settle(now);
-            Ok(())
+            job(state, now, id)
         })
     }
 }

@@ -39,8 +39,9 @@ impl Group {
     /// between processes.
     pub fn new(name: &str, words: &'static GroupWords, spec: GroupSpec, seed: u64) -> Arc<Self> {
         let mut state = GroupState::new(name, words, spec.settings.clone());
+        let published = Arc::new(ArcSwap::from_pointee(state.published()));
         state.adopt(spec, now());
-        let published = Arc::new(ArcSwap::from_pointee(state.publish()));
+        state.publish(now(), &published);
         let revision = AtomicU64::new(state.revision);
         Arc::new(Self {
             name: name.into(),
@@ -137,13 +138,11 @@ impl Group {
 
     /// Runs `job` on the state and publishes the changes to the workers.
     pub(crate) fn change<R>(&self, job: impl FnOnce(&mut GroupState, Now) -> R) -> R {
-        let mut state = self.lock();
+        let (mut state, now) = (self.lock(), now());
         let before = state.revision;
-        let result = job(&mut state, now());
-        if state.unpublished {
-            // Stored while the lock is held, so that a later state is never overwritten.
-            self.published.store(Arc::new(state.publish()));
-        }
+        let result = job(&mut state, now);
+        // While the lock is held, so that a later state is never overwritten.
+        state.publish(now, &self.published);
         let is_changed = state.revision != before;
         self.revision.store(state.revision, Ordering::Release);
         drop(state);

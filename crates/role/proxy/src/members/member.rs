@@ -75,6 +75,15 @@ pub(crate) struct CurrentLoad {
     pub(crate) bytes: u64,
 }
 
+/// Which requests a member may get; by default, none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Eligibility {
+    /// Thousandths of its share that are in effect now.
+    pub(crate) share_permille: u16,
+    pub(crate) is_joining: bool,
+    pub(crate) is_draining: bool,
+}
+
 /// A value that rises and falls, and its recent maximum.
 #[derive(Debug, Default)]
 pub(crate) struct Level {
@@ -152,10 +161,6 @@ impl SharedMember {
         self.share_permille.load(Relaxed)
     }
 
-    pub(crate) fn set_share_permille(&self, share: u16) {
-        self.share_permille.store(share, Relaxed);
-    }
-
     /// Whether the next success is to be reported.
     pub(crate) fn is_suspect(&self) -> bool {
         self.suspect.load(Relaxed)
@@ -179,10 +184,6 @@ impl SharedMember {
         self.is_joining.load(Relaxed)
     }
 
-    pub(crate) fn set_joining(&self, is_joining: bool) {
-        self.is_joining.store(is_joining, Relaxed);
-    }
-
     /// Whether it gets new sessions, or may soon get them.
     pub(crate) fn is_in(&self) -> bool {
         self.share_permille() > 0 || self.is_joining()
@@ -203,8 +204,18 @@ impl SharedMember {
         self.is_draining.load(Relaxed)
     }
 
-    pub(crate) fn set_draining(&self, is_draining: bool) {
-        self.is_draining.store(is_draining, Relaxed);
+    pub(crate) fn eligibility(&self) -> Eligibility {
+        Eligibility {
+            share_permille: self.share_permille(),
+            is_joining: self.is_joining(),
+            is_draining: self.is_draining(),
+        }
+    }
+
+    pub(crate) fn set_eligibility(&self, eligibility: Eligibility) {
+        self.share_permille.store(eligibility.share_permille, Relaxed);
+        self.is_joining.store(eligibility.is_joining, Relaxed);
+        self.is_draining.store(eligibility.is_draining, Relaxed);
     }
 
     /// Bound on concurrent requests and tunnels.

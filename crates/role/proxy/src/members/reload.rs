@@ -23,7 +23,6 @@ impl GroupState {
         for member in filed {
             self.adopt_member(member, now);
         }
-        self.settle(now);
         self.unpublished = true;
         self.revision += 1;
     }

@@ -1,13 +1,13 @@
 //! The state of a group, behind its lock: the table of members (`core/cluster`), the last config
 //! file's values, and each member's state with the time it was entered.
 //!
-//! Every method that changes something ends with [`GroupState::settle`], which applies the change
-//! to the members' shared numbers and logs it.
+//! Methods log what they change. [`GroupState::publish`] then makes it visible to the workers.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
 
+use arc_swap::ArcSwap;
 use skep_cluster::{
     Change, Failure, HealthState, Member, Membership, MembershipError, MembershipEvent,
 };
@@ -16,7 +16,7 @@ use skep_units::{NodeId, Now, ServerAddress};
 use skep_wire::message::Name;
 
 use crate::members::comparison::Comparison;
-use crate::members::member::{Load, SharedMember};
+use crate::members::member::{Eligibility, Load, SharedMember};
 use crate::members::node_reports::NodeReports;
 use crate::members::published::{Entry, Published};
 use crate::members::settings::{GroupSettings, GroupWords, LoadMeasure, MemberSpec, SizeSource};
@@ -44,6 +44,8 @@ pub(crate) struct GroupState {
     pub(crate) removed: BTreeSet<String>,
     /// Whether changes beyond shares have to be published to workers.
     pub(crate) unpublished: bool,
+    /// Members removed since the last [`Self::publish`], to which workers may still send requests.
+    gone: Vec<Arc<SharedMember>>,
     /// Counts changes of members, their states and weights, and of settings.
     pub(crate) revision: u64,
     /// The load reports of nodes.
@@ -97,6 +99,7 @@ impl GroupState {
             settings: Arc::new(settings),
             removed: BTreeSet::new(),
             unpublished: true,
+            gone: Vec::new(),
             revision: 0,
             reports: None,
             loads: HashMap::new(),
@@ -153,7 +156,6 @@ impl GroupState {
         }
         let is_spared = matches!(event, Some(MembershipEvent { change: Change::Spared(_), .. }));
         self.note(event);
-        self.settle(now);
         is_spared
     }
 
@@ -203,7 +205,6 @@ impl GroupState {
         };
         let event = self.membership.on_check(now, id, result);
         self.note(event);
-        self.settle(now);
     }
 
     /// Marks silent nodes as down, and ends drains and removals that are complete.
@@ -215,7 +216,6 @@ impl GroupState {
         for event in self.membership.tick(now, in_use) {
             self.note(Some(event));
         }
-        self.settle(now);
     }
 
     /// Logs `event` and stores its time.
@@ -242,10 +242,7 @@ impl GroupState {
         }
         match event.change {
             Change::Removed { .. } => {
-                if let Some(gone) = self.details.remove(&event.node) {
-                    gone.member.set_share_permille(0);
-                    gone.member.set_draining(false);
-                }
+                self.gone.extend(self.details.remove(&event.node).map(|gone| gone.member));
                 self.unpublished = true;
             }
             Change::Added { .. } | Change::Weight { .. } => self.unpublished = true,
@@ -253,25 +250,48 @@ impl GroupState {
         }
     }
 
-    /// Publishes health and drains to the workers: each member's share.
-    pub(crate) fn settle(&mut self, now: Now) {
-        for view in self.membership.view(now) {
-            let Some(details) = self.details.get(&view.id) else { continue };
-            let is_open = view.eligible && !details.announces_drain;
-            // At least 1 for a node that just came up, since 0 means no requests.
-            let share = if is_open { view.slow_start_permille.max(1) } else { 0 };
-            details.member.set_share_permille(share);
-            details.member.set_joining(view.state == HealthState::Joining);
-            // A member without requests is called drained, but requests of its sessions may still arrive.
-            let drains = matches!(view.state, HealthState::Draining | HealthState::Drained);
-            let is_well = view.state == HealthState::Up;
-            details.member.set_draining(drains || (is_well && details.announces_drain));
+    /// Makes all changes visible to the workers: health and drains by the shared numbers of each member, the rest by a new
+    /// [`Published`]. Workers read at any time, and must find the members of before or those of after: members
+    /// are opened before the new set is stored, and closed after it.
+    pub(crate) fn publish(&mut self, now: Now, published: &ArcSwap<Published>) {
+        self.set_eligibilities(now, |old, new| Eligibility {
+            share_permille: new.share_permille.max(old.share_permille),
+            is_joining: new.is_joining || old.is_joining,
+            is_draining: new.is_draining || old.is_draining,
+        });
+        if std::mem::take(&mut self.unpublished) {
+            published.store(Arc::new(self.published()));
+        }
+        self.set_eligibilities(now, |_, new| new);
+        for gone in self.gone.drain(..) {
+            gone.set_eligibility(Eligibility::default());
         }
     }
 
-    /// Creates the state that workers see from now on.
-    pub(crate) fn publish(&mut self) -> Published {
-        self.unpublished = false;
+    /// Sets the eligibility of each member to what `choose` returns for the current one and the new one.
+    fn set_eligibilities(
+        &self,
+        now: Now,
+        choose: impl Fn(Eligibility, Eligibility) -> Eligibility,
+    ) {
+        for view in self.membership.view(now) {
+            let Some(details) = self.details.get(&view.id) else { continue };
+            let is_open = view.eligible && !details.announces_drain;
+            // A member without requests is called drained, but requests of its sessions may still arrive.
+            let drains = matches!(view.state, HealthState::Draining | HealthState::Drained);
+            let is_well = view.state == HealthState::Up;
+            let new = Eligibility {
+                // At least 1 for a node that just came up, since 0 means no requests.
+                share_permille: if is_open { view.slow_start_permille.max(1) } else { 0 },
+                is_joining: view.state == HealthState::Joining,
+                is_draining: drains || (is_well && details.announces_drain),
+            };
+            details.member.set_eligibility(choose(details.member.eligibility(), new));
+        }
+    }
+
+    /// The state that workers see after the next [`Self::publish`].
+    pub(crate) fn published(&self) -> Published {
         let entries = self.membership.members().iter().filter_map(|member| {
             let details = self.details.get(&member.id())?;
             let shared = Arc::clone(&details.member);

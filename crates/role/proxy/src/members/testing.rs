@@ -3,6 +3,7 @@
 use skep_policy::Work;
 
 use crate::members::group::Group;
+use crate::members::settings::GroupSpec;
 use crate::members::state::CheckOutcome;
 
 #[doc(hidden)]
@@ -27,6 +28,14 @@ impl Group {
     /// Runs `job` while the lock is held.
     pub fn while_locked<R>(&self, job: impl FnOnce() -> R) -> R {
         self.change(|_, _| job())
+    }
+
+    /// Runs `job` when the members of `spec` were adopted, and before workers see them.
+    pub fn while_reloading<R>(&self, spec: GroupSpec, job: impl FnOnce() -> R) -> R {
+        self.change(|state, now| {
+            state.adopt(spec, now);
+            job()
+        })
     }
 
     /// The load that the member `name` has reported beyond this process's count: requests and
