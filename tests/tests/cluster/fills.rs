@@ -47,6 +47,30 @@ fn a_reader_that_stands_still_holds_up_no_other_reader_of_what_it_began() {
     assert_same(&read, &body);
 }
 
+/// Fills take up the memory for them. The head of another object comes from the other node, which says that the
+/// origin sends ranges: so it can be passed through.
+#[test]
+fn without_room_for_a_fill_an_object_whose_head_another_node_has_is_passed_through() {
+    /// More than there is memory for.
+    const FILLS: usize = 24;
+    let (large, small) = (version(1, SEGMENT), version(2, SEGMENT / 8));
+    let bytes = small.clone();
+    let origin = Origin::start(move |asked| match asked.target.starts_with("/held/") {
+        true => Answer::of(asked, &large, "\"v1\"", FRESH).halt(SEGMENT / 2),
+        false => Answer::of(asked, &bytes, "\"v1\"", FRESH),
+    });
+    let cache = "size_bytes_max = \"4MiB\"";
+    let cluster = CacheCluster::start_of(1, 2, Site::new(), &origin.line(), cache);
+    assert_same(&begin(&cluster, "node-1", "/a").response().body, &small);
+    let held = (0..FILLS).map(|number| begin(&cluster, "node-2", &format!("/held/{number}")));
+    let _held: Vec<_> = held.collect();
+    poll_until(PATIENCE, "the origin is asked for all", || origin.asked().len() > FILLS);
+    let response = begin(&cluster, "node-2", "/a").response();
+    response.assert_status(200).assert_header("cache-status", "skep; fwd=bypass");
+    assert_same(&response.body, &small);
+    origin.go_on();
+}
+
 #[test]
 fn who_comes_while_a_segment_is_filled_joins() {
     let body = version(1, SEGMENT);
