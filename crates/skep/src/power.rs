@@ -63,8 +63,7 @@ pub(crate) struct CommandOrder {
 pub(crate) struct PowerReport {
     /// The number of the order.
     pub(crate) number: u64,
-    /// `done`, `failed`, `timed_out` or `not_run`.
-    pub(crate) outcome: String,
+    pub(crate) outcome: CommandOutcome,
     pub(crate) how: String,
     pub(crate) output: String,
 }
@@ -223,12 +222,6 @@ impl Progress {
 
     fn reported(&mut self, report: PowerReport) {
         let PowerReport { number, outcome, how, output } = report;
-        let outcome = match outcome.as_str() {
-            "done" => CommandOutcome::Done,
-            "timed_out" => CommandOutcome::TimedOut,
-            "not_run" => CommandOutcome::NotRun,
-            _ => CommandOutcome::Failed,
-        };
         self.end(number, outcome, how, output);
     }
 
@@ -348,7 +341,7 @@ mod tests {
 
     fn done(number: u64) -> PowerReport {
         let (how, output) = (String::new(), String::new());
-        PowerReport { number, outcome: "done".to_owned(), how, output }
+        PowerReport { number, outcome: CommandOutcome::Done, how, output }
     }
 
     fn outcomes(progress: &Progress) -> Vec<CommandOutcome> {

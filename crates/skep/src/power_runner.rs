@@ -18,6 +18,7 @@ use anyhow::{Context, bail, ensure};
 use skep_cli::PowerArgs;
 use skep_commands::{CommandReport, OperatorCommand, RunEnd};
 use skep_config::Config;
+use skep_dispatcher::CommandOutcome;
 use skep_guard::User;
 use skep_serve::monotonic_ms;
 
@@ -191,16 +192,16 @@ fn program_of(config: &Config, order: &CommandOrder) -> anyhow::Result<OperatorC
 fn report_of(number: u64, report: CommandReport) -> PowerReport {
     let CommandReport { end, output } = report;
     let outcome = match end {
-        RunEnd::Done => "done",
-        RunEnd::Exited(_) | RunEnd::Signalled(_) => "failed",
-        RunEnd::TimedOut | RunEnd::Unkillable => "timed_out",
-        RunEnd::NotStarted(_) => "not_run",
+        RunEnd::Done => CommandOutcome::Done,
+        RunEnd::Exited(_) | RunEnd::Signalled(_) => CommandOutcome::Failed,
+        RunEnd::TimedOut | RunEnd::Unkillable => CommandOutcome::TimedOut,
+        RunEnd::NotStarted(_) => CommandOutcome::NotRun,
     };
-    PowerReport { number, outcome: outcome.to_owned(), how: end.to_string(), output }
+    PowerReport { number, outcome, how: end.to_string(), output }
 }
 
 fn not_run(number: u64, why: &anyhow::Error) -> PowerReport {
-    let (outcome, how) = ("not_run".to_owned(), format!("could not be run: {why:#}"));
+    let (outcome, how) = (CommandOutcome::NotRun, format!("could not be run: {why:#}"));
     PowerReport { number, outcome, how, output: String::new() }
 }
 
@@ -247,7 +248,7 @@ mod tests {
         };
         let now_ms = monotonic_ms();
         let late = outcome(now_ms - 1);
-        assert_eq!((late.number, late.outcome.as_str()), (7, "not_run"));
+        assert_eq!((late.number, late.outcome), (7, CommandOutcome::NotRun));
         assert!(late.how.contains("late"), "{}", late.how);
         assert!(!outcome(now_ms + 60_000).how.contains("late"));
     }

@@ -8,7 +8,7 @@ use crate::check::check;
 use crate::error::{ConfigErrors, ErrorKind, Fault};
 use crate::limits::TEXT_BYTES_MAX;
 use crate::pools::ServerConfig;
-use crate::power::{PowerConfig, filled};
+use crate::power::{PowerConfig, with_values};
 use crate::raw::Raw;
 use crate::schema::{
     AGENT_PORT, BackendConfig, Config, DispatcherConfig, NodeConfig, RedirectConfig, RouteConfig,
@@ -249,7 +249,7 @@ impl BackendConfig {
 impl NodeConfig {
     /// An argument of a command for its machine, with the placeholders replaced.
     pub fn power_argument(&self, argument: &str) -> String {
-        filled(argument, |placeholder| match placeholder {
+        with_values(argument, |placeholder| match placeholder {
             "name" => Some(self.name.clone()),
             "address" => Some(self.address.ip().to_string()),
             "port" => Some(self.address.port().to_string()),

@@ -61,7 +61,7 @@ impl PowerConfig {
 }
 
 /// Returns `argument` with its placeholders replaced.
-pub(crate) fn filled(argument: &str, value: impl Fn(&str) -> Option<String>) -> String {
+pub(crate) fn with_values(argument: &str, value: impl Fn(&str) -> Option<String>) -> String {
     let mut text = String::new();
     let mut rest = argument;
     while let Some((before, name, behind)) = placeholder(rest) {
@@ -128,7 +128,7 @@ mod tests {
             ("{{name}", "{comb-1"),
             ("{other}", "{other}"),
         ] {
-            assert_eq!(filled(argument, value), expected);
+            assert_eq!(with_values(argument, value), expected);
         }
         assert_eq!(placeholders_of("{nmae} {id} {X}"), (vec!["nmae"], true));
     }

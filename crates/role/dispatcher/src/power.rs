@@ -11,6 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use serde::{Deserialize, Serialize};
 use skep_cluster::elasticity::{
     CommandEnd, MachinePower, MachineSeen, MachineSettings, MachineStatus, PowerCommand,
 };
@@ -52,7 +53,8 @@ pub struct EndedCommand {
 }
 
 /// The result of a command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum CommandOutcome {
     /// It exited with status 0.
     Done,
