@@ -6,6 +6,9 @@ use std::process::Command;
 
 use serde::{Deserialize, Serialize};
 
+/// The name of our own program in a description.
+const SKEP: &str = "Skep";
+
 /// The machine that runs the bed, and the programs in it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct MachineDescription {
@@ -25,7 +28,7 @@ impl MachineDescription {
         let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         let skep = skep.display().to_string();
         let programs = [
-            ("Skep", skep.as_str(), "--version"),
+            (SKEP, skep.as_str(), "--version"),
             ("nginx", "nginx", "-v"),
             ("HAProxy", "haproxy", "-v"),
             ("Varnish", "varnishd", "-V"),
@@ -44,9 +47,19 @@ impl MachineDescription {
 
     /// The description as a sentence.
     pub(crate) fn text(&self) -> String {
+        self.text_of(|_| true)
+    }
+
+    /// The same for a page that measures no other servers.
+    pub(crate) fn text_without_peers(&self) -> String {
+        self.text_of(|program| program == SKEP)
+    }
+
+    fn text_of(&self, is_named: impl Fn(&str) -> bool) -> String {
         let Self { date, processor, cores, kernel, programs } = self;
+        let programs = programs.iter().filter(|(name, _)| is_named(name));
         let programs: Vec<_> =
-            programs.iter().map(|(name, version)| format!("{name} {version}")).collect();
+            programs.map(|(name, version)| format!("{name} {version}")).collect();
         let programs = programs.join(", ");
         format!("{date}, {cores} cores of {processor}, Linux {kernel}; {programs}.")
     }

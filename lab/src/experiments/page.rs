@@ -59,15 +59,9 @@ impl Page {
         self.plots.push((file, plot));
     }
 
-    /// Adds a table; the first column contains text, the others numbers.
+    /// Adds a table; see [`table`].
     pub(super) fn add_table(&mut self, head: &[String], rows: &[Vec<String>]) {
-        let line = |cells: &[String]| format!("| {} |", cells.join(" | "));
-        let rule: Vec<String> =
-            (0..head.len()).map(|at| if at == 0 { "---" } else { "--:" }.to_owned()).collect();
-        self.add(&line(head));
-        self.add(&line(&rule));
-        rows.iter().for_each(|row| self.add(&line(row)));
-        self.add("");
+        self.add(&table(head, rows));
     }
 
     /// Adds a table with a row of figures for each of Skep's rows and of the peers'; Skep's are bold where a
@@ -198,6 +192,15 @@ pub(super) fn bold(text: &str, loses: bool) -> String {
 /// A share in percent.
 pub(super) fn percent(part: u64, all: u64) -> String {
     format!("{:.1}", part as f64 * 100.0 / all.max(1) as f64)
+}
+
+/// A table in Markdown; the first column contains text, the others numbers.
+pub(super) fn table(head: &[String], rows: &[Vec<String>]) -> String {
+    let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
+    let rule: Vec<String> =
+        (0..head.len()).map(|at| if at == 0 { "---" } else { "--:" }.to_owned()).collect();
+    let rows = rows.iter().map(|row| line(row));
+    [line(head), line(&rule)].into_iter().chain(rows).collect()
 }
 
 /// Converts microseconds to milliseconds.

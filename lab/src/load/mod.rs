@@ -35,7 +35,7 @@ pub use downloads::Downloads;
 pub use mix::{Mix, MixObject, MixReport, MixRunning, Second, Sources};
 pub use parts::PartReaders;
 pub use pattern::write_pattern;
-pub use planned::{PlannedLoad, PlannedReport, PlannedResponse, PlannedRunning};
+pub use planned::{PlannedLoad, PlannedReport, PlannedResponse, RunningPlan};
 pub use report::{Report, Times};
 pub use requests::Requests;
 pub use skep_workload::Pattern;

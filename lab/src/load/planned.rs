@@ -60,8 +60,8 @@ pub struct PlannedResponse {
     pub is_local: bool,
 }
 
-/// A plan that goes on; broken off when dropped.
-pub struct PlannedRunning {
+/// A plan in progress; cancelled when dropped.
+pub struct RunningPlan {
     begin: Instant,
     is_stopped: Arc<AtomicBool>,
     thread: Option<JoinHandle<io::Result<io::Result<PlannedReport>>>>,
@@ -69,7 +69,7 @@ pub struct PlannedRunning {
 
 impl PlannedLoad {
     /// Begins it in a machine.
-    pub fn start_in(self, machine: &Machine) -> Result<PlannedRunning, TestbedError> {
+    pub fn start_in(self, machine: &Machine) -> Result<RunningPlan, TestbedError> {
         if self.plan.is_empty() || self.plan.iter().any(|it| it.1 as usize >= self.objects.len()) {
             return Err(TestbedError::Unusable("a plan of no requests, or no objects".to_owned()));
         }
@@ -82,7 +82,7 @@ impl PlannedLoad {
         let clock = move || clock.run(&due);
         thread::Builder::new().spawn(clock).map_err(failed("cannot start a thread"))?;
         let thread = machine.spawn(move || self.play(begin, coming))?;
-        Ok(PlannedRunning { begin, is_stopped, thread: Some(thread) })
+        Ok(RunningPlan { begin, is_stopped, thread: Some(thread) })
     }
 
     fn play(self, begin: Instant, coming: Receiver<usize>) -> io::Result<PlannedReport> {
@@ -103,7 +103,7 @@ impl PlannedLoad {
     }
 }
 
-impl PlannedRunning {
+impl RunningPlan {
     /// When it began.
     pub fn begin(&self) -> Instant {
         self.begin
@@ -120,7 +120,7 @@ impl PlannedRunning {
     }
 }
 
-impl Drop for PlannedRunning {
+impl Drop for RunningPlan {
     fn drop(&mut self) {
         self.is_stopped.store(true, Ordering::Relaxed);
     }

@@ -40,9 +40,6 @@ const POLICIES: [&str; 9] = [
     "transfer-time",
 ];
 
-/// The only one that uses rates. Nodes report both: that of the link from their config, that of the backend as measured.
-const RATE_POLICY: &str = "transfer-time";
-
 /// From 1 on.
 const SEEDS: u64 = 4;
 
@@ -79,9 +76,6 @@ pub(crate) struct BedPolicyOptions {
 #[derive(Serialize, Deserialize)]
 struct Results {
     machine: MachineDescription,
-    /// Whether nodes of the bed knew the rate of their links, so that policies knew rates.
-    #[serde(default)]
-    tells_rates: bool,
     cells: Vec<CellRuns>,
 }
 
@@ -98,9 +92,6 @@ struct PolicyRuns {
     policy: String,
     bed: Vec<RunFigures>,
     simulated: Vec<RunFigures>,
-    /// The same with known rates, if the bed had none; of the policy that uses them.
-    #[serde(default, alias = "simulated_told")]
-    simulated_with_rates: Vec<RunFigures>,
 }
 
 /// Results of the measured part of a run.
@@ -132,7 +123,7 @@ pub(crate) fn run(options: &BedPolicyOptions) -> Result<(), Failure> {
         }
     };
     for cell in &mut results.cells {
-        simulate(cell, part, results.tells_rates)?;
+        simulate(cell, part)?;
     }
     let failed_requests = figures::failed_requests(&results);
     page::page(&results).finish(options.out.as_deref(), &results, &failed_requests)
@@ -150,7 +141,6 @@ fn run_bed(options: &BedPolicyOptions, part: u64) -> Result<Results, Failure> {
         policy: (*policy).to_owned(),
         bed: Vec::new(),
         simulated: Vec::new(),
-        simulated_with_rates: Vec::new(),
     };
     let policies: Vec<&str> = match options.policies.as_slice() {
         [] => POLICIES.into(),
@@ -172,7 +162,7 @@ fn run_bed(options: &BedPolicyOptions, part: u64) -> Result<Results, Failure> {
         }
     }
     let machine = MachineDescription::describe(&options.skep);
-    Ok(Results { machine, tells_rates: true, cells })
+    Ok(Results { machine, cells })
 }
 
 /// One run, and another one if it failed or the cores were busy.
@@ -195,19 +185,12 @@ fn measure(
     Ok(run)
 }
 
-/// `tells_rates`: as in the bed.
-fn simulate(runs: &mut CellRuns, part: u64, tells_rates: bool) -> Result<(), Failure> {
+/// Runs in the simulator what the bed has run.
+fn simulate(runs: &mut CellRuns, part: u64) -> Result<(), Failure> {
     let cell = runs.cell;
-    for PolicyRuns { policy, bed, simulated, simulated_with_rates } in &mut runs.policies {
-        let policy = policy.as_str();
-        let run = |seed: u64, tells_rates: bool| {
-            simulated::simulate((&cell, policy, tells_rates), &cell.trace(seed, part), seed)
-        };
-        let seeds = 1..=bed.len() as u64;
-        *simulated = seeds.clone().map(|seed| run(seed, tells_rates)).collect::<Result<_, _>>()?;
-        let is_other = !tells_rates && policy == RATE_POLICY;
-        let with_rates = seeds.filter(|_| is_other).map(|seed| run(seed, true));
-        *simulated_with_rates = with_rates.collect::<Result<_, _>>()?;
+    for PolicyRuns { policy, bed, simulated } in &mut runs.policies {
+        let run = |seed| simulated::simulate((&cell, policy), &cell.trace(seed, part), seed);
+        *simulated = (1..=bed.len() as u64).map(run).collect::<Result<_, _>>()?;
     }
     Ok(())
 }
@@ -247,16 +230,10 @@ mod tests {
         let (cell, part) = (CELLS[3], 10);
         let policy = |policy: &str| {
             let run = |seed: u64| {
-                simulated::simulate((&cell, policy, false), &cell.trace(seed, part), seed)
+                simulated::simulate((&cell, policy), &cell.trace(seed, part), seed).unwrap()
             };
-            let runs: Vec<RunFigures> = (1..=3).map(|seed| run(seed).unwrap()).collect();
-            let simulated_with_rates = Vec::new();
-            PolicyRuns {
-                policy: policy.to_owned(),
-                bed: runs.clone(),
-                simulated: runs,
-                simulated_with_rates,
-            }
+            let runs: Vec<RunFigures> = (1..=3).map(run).collect();
+            PolicyRuns { policy: policy.to_owned(), bed: runs.clone(), simulated: runs }
         };
         CellRuns { cell, policies: ["random", "lard", "transfer-time"].map(policy).into() }
     }
@@ -291,7 +268,7 @@ mod tests {
         let ranking = figures::ranking(&cell, |run| run.mean_s);
         assert!(!ranking.contradictions.is_empty());
         let machine = MachineDescription::describe(&super::super::default_skep());
-        let text = page::page(&Results { machine, tells_rates: false, cells: vec![cell] }).text;
+        let text = page::page(&Results { machine, cells: vec![cell] }).text;
         assert!(text.contains("| lard |") && text.contains("of the time of `random`"), "{text}");
     }
 }

@@ -2,7 +2,7 @@
 
 use skep_site_sim::RatioEstimate;
 
-use super::super::page::{Page, three_digits};
+use super::super::page::{Page, table, three_digits};
 use super::super::plot::{Line, Plot};
 use super::cells::BedSite;
 use super::figures::{
@@ -34,7 +34,7 @@ fn about(results: &Results) -> String {
     let (scale, small) = (BedSite::DataIntensive.scale(), BedSite::WorldCup.scale());
     let seeds = results.cells.iter().flat_map(|cell| &cell.policies).map(|it| it.bed.len()).max();
     include_str!("about.txt")
-        .replace("MACHINE", &results.machine.text())
+        .replace("MACHINE", &results.machine.text_without_peers())
         .replace("SITES\n", &sites())
         .replace("WARM", &(scale.warm_up_ms / 1_000).to_string())
         .replace("MEASURED", &(scale.measured_ms / 1_000).to_string())
@@ -46,7 +46,6 @@ fn about(results: &Results) -> String {
 
 /// What each site is served with.
 fn sites() -> String {
-    let mut page = Page::new("sites");
     let head =
         ["site", "files", "all, MB", "mean, KB", "largest, MB", "link, Mbit/s", "source, Mbit/s"];
     let head = head.into_iter().chain(["memory of a node, MB"]).map(str::to_owned);
@@ -66,8 +65,7 @@ fn sites() -> String {
         ]
     };
     let rows = [BedSite::DataIntensive, BedSite::WorldCup].map(row);
-    page.add_table(&head.collect::<Vec<_>>(), &rows);
-    page.text
+    table(&head.collect::<Vec<_>>(), &rows)
 }
 
 fn add_agreement(page: &mut Page, results: &Results) {
@@ -141,18 +139,10 @@ fn add_cell(page: &mut Page, cell: &CellRuns) {
     let head = head.into_iter().chain(["free, %", "late, ms"]).map(str::to_owned);
     let rows: Vec<Vec<String>> = cell.policies.iter().map(row).collect();
     page.add_table(&head.collect::<Vec<_>>(), &rows);
-    for policy in cell.policies.iter().filter(|policy| !policy.simulated_with_rates.is_empty()) {
-        let [mean_ms, p99_ms] = FIGURES
-            .map(|(_, figure)| three_digits(mean(&policy.simulated_with_rates, figure) * 1e3));
-        page.add(&format!(
-            "`{}`, simulated with known rates of links and sources: mean {mean_ms} ms, p99 {p99_ms} ms.\n",
-            policy.policy
-        ));
-    }
 }
 
 fn row(policy: &PolicyRuns) -> Vec<String> {
-    let PolicyRuns { policy: name, bed, simulated, .. } = policy;
+    let PolicyRuns { policy: name, bed, simulated } = policy;
     let ms = |runs: &[RunFigures], figure: Figure| three_digits(mean(runs, figure) * 1e3);
     let percent = |runs: &[RunFigures], figure: Figure| format!("{:.1}", mean(runs, figure) * 1e2);
     let mut row = vec![name.clone()];

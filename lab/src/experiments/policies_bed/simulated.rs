@@ -17,9 +17,9 @@ const MEMORY_COSTS: MemoryCosts =
 /// Memory that nodes fill at a time: a fetch is read from there.
 const CHUNK_BYTES: u64 = 256 * 1024;
 
-/// Runs a trace under a policy. `tells_rates`: whether the policy knows the rates of links and sources.
+/// Runs a trace under a policy.
 pub(super) fn simulate(
-    (cell, policy, tells_rates): (&BedCell, &str, bool),
+    (cell, policy): (&BedCell, &str),
     trace: &Trace,
     seed: u64,
 ) -> Result<RunFigures, Failure> {
@@ -28,8 +28,7 @@ pub(super) fn simulate(
     let request =
         |&(at_us, object): &(u64, u32)| PlannedRequest { at_ns: at_us * 1_000, client: 1, object };
     let requests: Vec<PlannedRequest> = trace.requests.iter().map(request).collect();
-    let (site, mut cluster) = (SiteWorkload::planned(objects, &requests), cluster(cell));
-    cluster.tells_rates = tells_rates;
+    let (site, cluster) = (SiteWorkload::planned(objects, &requests), cluster(cell));
     let run = SiteRun {
         site: &site,
         cluster: &cluster,
@@ -64,6 +63,7 @@ fn cluster(cell: &BedCell) -> SimulatedCluster {
     let mut cluster = SimulatedCluster::weighted(&[1; NODES], node, 1.0);
     cluster.fetch_latency_us = scale.source.delay_ms * 1_000;
     cluster.has_cluster_cache = true;
+    cluster.tells_rates = true;
     cluster.memory_costs = MEMORY_COSTS;
     cluster.chunk_bytes = CHUNK_BYTES;
     cluster.passes_on = true;
