@@ -64,7 +64,7 @@ fn a_dispatcher_that_has_forgotten_costs_a_hop_and_no_connection() {
 
 #[test]
 fn moves_go_on_and_moved_connections_live_when_the_dispatcher_dies() {
-    let setup = Setup { ..by_url(3) };
+    let setup = Setup { lines: super::PATIENT.into(), ..by_url(3) };
     let setup = Setup { dispatchers: vec![1, 2], topology: Setup::of(2, 3).topology, ..setup };
     let Some(cluster) = start(setup) else { return };
     let active = cluster.wait_active();
