@@ -116,6 +116,7 @@ pub(crate) const PEER_LATENCY_US: f64 = 500.0;
 pub(crate) const FETCH_RATE_DIVISOR: f64 = 4.0;
 
 /// Largest acceptable cost of a node that has the object: this percentage of the cheapest node's
-/// cost (bounded loads have the same slack), plus the time of this many bytes, a segment.
+/// cost (bounded loads have the same slack), plus the time that node takes to send this many bytes, a
+/// segment.
 pub(crate) const HYSTERESIS_PERCENT: f64 = 125.0;
 pub(crate) const HYSTERESIS_BYTES: f64 = 4_194_304.0;

@@ -111,8 +111,8 @@ impl TransferTime {
         }
         let cheapest = cheapest?;
         let kept = kept.filter(|kept| {
-            // An object of unknown size may be large: a burst of them must not go to one node. By the link of the
-            // cheapest node: a slow one must not keep an object for as long as it takes itself.
+            // An object of unknown size may be large: a burst of them must not go to one node. The slack is a time on
+            // the cheapest node's link: measured on its own, a slow node would never lose an object.
             let slack = object.size.map_or(0.0, |_| HYSTERESIS_BYTES / model.link(cheapest.node));
             kept.cost_us <= cheapest.cost_us * HYSTERESIS_PERCENT / 100.0 + slack
         });

@@ -248,6 +248,17 @@ fn who_is_faster_or_colder_has_another_share() {
 }
 
 #[test]
+fn a_slow_node_does_not_keep_what_a_fast_one_fetches_and_sends_sooner() {
+    let mut scene = Scene::new("transfer-time", 2);
+    let owner = scene.ask(MB);
+    for (number, node) in scene.view.nodes.iter_mut().enumerate() {
+        let link = if number == owner { MB } else { 1_000 * MB };
+        (node.link_bytes_per_s, node.fetch_bytes_per_s) = (link, 100 * MB);
+    }
+    assert_ne!(scene.ask(MB), owner);
+}
+
+#[test]
 fn the_idlest_half_takes_turns() {
     let mut scene = Scene::new("idlest-half", 5);
     [9, 0, 9, 0, 1].into_iter().enumerate().for_each(|(node, load)| scene.load(node, load, 0));
