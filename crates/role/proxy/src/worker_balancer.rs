@@ -192,7 +192,7 @@ impl WorkerBalancer {
             {
                 return true;
             }
-            // Members are closed after a new set is published: it may have been meanwhile.
+            // Old members are closed after a new set is published, which may have happened since the sync.
             if Arc::ptr_eq(self.latest.load(), &self.in_force.0) {
                 return false;
             }

@@ -152,9 +152,9 @@ fn a_reload_moves_addresses_between_names() {
     assert_eq!(rig.node("n3").address, three.into());
 }
 
-/// With the same address under another name, and with another address.
+/// A node that is renamed, and one that is replaced.
 #[test]
-fn until_workers_see_new_members_the_members_before_serve() {
+fn old_nodes_serve_until_workers_see_the_new_ones() {
     let (one, two) = (FakeNode::named("one"), FakeNode::named("two"));
     for replaced_by in [one.address, two.address] {
         let rig = Rig::new(&[&one], "");

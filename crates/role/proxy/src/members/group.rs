@@ -39,7 +39,7 @@ impl Group {
     /// between processes.
     pub fn new(name: &str, words: &'static GroupWords, spec: GroupSpec, seed: u64) -> Arc<Self> {
         let mut state = GroupState::new(name, words, spec.settings.clone());
-        let published = Arc::new(ArcSwap::from_pointee(state.published()));
+        let published = Arc::new(ArcSwap::from_pointee(state.snapshot()));
         state.adopt(spec, now());
         state.publish(now(), &published);
         let revision = AtomicU64::new(state.revision);

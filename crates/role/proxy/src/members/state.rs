@@ -251,8 +251,8 @@ impl GroupState {
     }
 
     /// Makes all changes visible to the workers: health and drains by the shared numbers of each member, the rest by a new
-    /// [`Published`]. Workers read at any time, and must find the members of before or those of after: members
-    /// are opened before the new set is stored, and closed after it.
+    /// [`Published`]. Workers may read at any moment in between, and must find an open member if there is one before and
+    /// after: members are opened before the new set is stored, and closed after it.
     pub(crate) fn publish(&mut self, now: Now, published: &ArcSwap<Published>) {
         self.set_eligibilities(now, |old, new| Eligibility {
             share_permille: new.share_permille.max(old.share_permille),
@@ -260,7 +260,7 @@ impl GroupState {
             is_draining: new.is_draining || old.is_draining,
         });
         if std::mem::take(&mut self.unpublished) {
-            published.store(Arc::new(self.published()));
+            published.store(Arc::new(self.snapshot()));
         }
         self.set_eligibilities(now, |_, new| new);
         for gone in self.gone.drain(..) {
@@ -290,8 +290,8 @@ impl GroupState {
         }
     }
 
-    /// The state that workers see after the next [`Self::publish`].
-    pub(crate) fn published(&self) -> Published {
+    /// The state for the workers, without the shared numbers.
+    pub(crate) fn snapshot(&self) -> Published {
         let entries = self.membership.members().iter().filter_map(|member| {
             let details = self.details.get(&member.id())?;
             let shared = Arc::clone(&details.member);

@@ -30,7 +30,7 @@ impl Group {
         self.change(|_, _| job())
     }
 
-    /// Runs `job` when the members of `spec` were adopted, and before workers see them.
+    /// Runs `job` after the members of `spec` are adopted, and before workers see them.
     pub fn while_reloading<R>(&self, spec: GroupSpec, job: impl FnOnce() -> R) -> R {
         self.change(|state, now| {
             state.adopt(spec, now);
