@@ -65,7 +65,7 @@ static:
 	$(XTASK) deny
 	examples/sidecars.sh --check
 
-# Takes longer to fetch than to install: beside `static`, whose first build leaves time for it.
+# Runs beside `static`, since it mostly waits for downloads.
 tools:
 	@xtask/need.sh $(TOOLS) $(FILES) clang llvm-strip:llvm
 

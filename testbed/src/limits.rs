@@ -16,8 +16,8 @@ pub const VIPS_MAX: usize = 20;
 /// appendix C.2.2).
 pub(crate) const SLOTS: u16 = 512;
 
-/// Buckets of a machine's table of TCP connections: few for the tens of thousands of connections of a test, and
-/// walked in a moment.
+/// Buckets of a machine's table of TCP connections: enough for the tens of thousands of connections of a test, and few
+/// enough to walk quickly.
 pub(crate) const TCP_TABLE_BUCKETS: u32 = 8_192;
 
 /// How long a link may take until the bridge forwards, in milliseconds. It

@@ -22,8 +22,8 @@ use crate::limits::TCP_TABLE_BUCKETS;
 use crate::sync::lock;
 use crate::tool;
 
-/// Sysfs of the new network, then a filesystem of its own for BPF pins. Then what the kernel derives from the size of
-/// the TCP table, as for a table of 262,144 buckets.
+/// Sysfs of the new network, then a filesystem of its own for BPF pins. Then the limits that the kernel derives from the
+/// size of the TCP table: those of a table of 262,144 buckets.
 const HOLD: &str = "mount -t sysfs lab /sys && mount -t bpf lab /sys/fs/bpf \
                     && cd /proc/sys/net/ipv4 && echo 131072 > tcp_max_tw_buckets \
                     && echo 2048 > tcp_max_syn_backlog && cd / && echo ready \
@@ -61,7 +61,7 @@ pub(crate) struct Entrance {
 pub(crate) fn start(name: &str, leash: &PipeReader) -> Result<Starting, TestbedError> {
     let leash = leash.try_clone().tried(|| format!("cannot start {name}"))?;
     let mut command = Command::new("unshare");
-    make_in_parent(&mut command);
+    create_in_parent(&mut command);
     let child = command
         .args(["--net", "--mount", "--propagation", "slave", "sh", "-c", HOLD, name])
         .stdin(leash)
@@ -74,10 +74,10 @@ pub(crate) fn start(name: &str, leash: &PipeReader) -> Result<Starting, TestbedE
     Ok(Starting { name: name.to_owned(), child: Shell(child) })
 }
 
-/// Networks that this command makes get TCP tables of their own. Otherwise they share the host's, and each reader of
+/// Gives networks that this command creates TCP tables of their own. Otherwise they share the host's, and each reader of
 /// `/proc/net/tcp`, and the removal of each network, walks all of its buckets.
 #[expect(unsafe_code, reason = "a child must change namespaces between fork and exec")]
-fn make_in_parent(command: &mut Command) {
+fn create_in_parent(command: &mut Command) {
     static PARENT: OnceLock<Option<File>> = OnceLock::new();
     // Before Linux 6.1 there is no such setting; without privileges `unshare` says so.
     let Some(parent) = PARENT.get_or_init(|| parent_network().ok()) else { return };

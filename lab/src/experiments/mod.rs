@@ -1,4 +1,4 @@
-//! The experiments: Skep in a test bed, beside its peers, and simulated clusters: Skep compared with its peers in a test bed.
+//! The experiments: Skep compared with its peers in a test bed, and simulated clusters.
 //!
 //! ```text
 //!  client-1 ---> dispatcher-1 ---> node-1 .. node-N ---> origin

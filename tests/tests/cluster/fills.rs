@@ -47,8 +47,8 @@ fn a_reader_that_stands_still_holds_up_no_other_reader_of_what_it_began() {
     assert_same(&read, &body);
 }
 
-/// Fills take up the memory for them. The head of another object comes from the other node, which says that the
-/// origin sends ranges: so it can be passed through.
+/// Halted fills use up their memory. The head of another object comes from the other node and says that the origin
+/// sends ranges, so that it can be passed through.
 #[test]
 fn without_room_for_a_fill_an_object_whose_head_another_node_has_is_passed_through() {
     /// More than there is memory for.

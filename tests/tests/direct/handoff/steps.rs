@@ -74,7 +74,7 @@ impl<'a> Scene<'a> {
         Elsewhere::connect(self.cluster, self.cluster.vip(), RECEIVER)
     }
 
-    /// Forgets what was captured, so that the buffers have room for the next messages.
+    /// Discards earlier captures, so that the buffers have room for the next messages.
     fn ask(&mut self, all: &mut [&mut Elsewhere]) {
         _ = (self.at_donor.all(), self.at_receiver.all());
         all.iter_mut().for_each(|it| _ = it.client.ask(&self.path));
