@@ -49,7 +49,7 @@ install_missing() {
     keep_services_down
     # shellcheck disable=SC2086 # names of packages, one word each
     as_root env DEBIAN_FRONTEND=noninteractive \
-        apt-get install -y -qq --no-install-recommends $packages </dev/null >/dev/null ||
+        apt-get install -y -qq -o DPkg::Lock::Timeout=300 --no-install-recommends $packages </dev/null >/dev/null ||
         fail "apt-get could not install$packages"
 }
 

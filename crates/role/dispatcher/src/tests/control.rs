@@ -165,6 +165,41 @@ fn old_nodes_serve_until_workers_see_the_new_ones() {
     }
 }
 
+/// At each moment one of them is open, and a worker that looks meanwhile never finds both closed.
+#[test]
+fn while_two_nodes_change_places_no_request_is_refused() {
+    let (one, two) = (FakeNode::named("one"), FakeNode::named("two"));
+    let rig = Rig::new(&[&one, &two], "");
+    let (group, is_over) = (rig.dispatcher.group(), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let mut client = rig.client();
+                while !is_over.load(SeqCst) {
+                    assert_eq!(client.get("/").status, 200);
+                }
+            });
+        }
+        for _ in 0..2_000 {
+            group.drain("n2").unwrap();
+            group.resume("n2").unwrap();
+            group.drain("n1").unwrap();
+            group.resume("n1").unwrap();
+        }
+        is_over.store(true, SeqCst);
+    });
+}
+
+#[test]
+fn a_reload_leaves_an_idle_node_until_workers_no_longer_see_it() {
+    let (one, two) = (FakeNode::named("one"), FakeNode::named("two"));
+    let rig = Rig::new(&[&one, &two], "");
+    rig.dispatcher.reload(&config(&filed(&[("n1", one.address)]), ""));
+    assert_eq!(rig.node("n2").state, "removing");
+    rig.dispatcher.group().tick();
+    assert_eq!(names(&rig), ["n1"]);
+}
+
 #[test]
 fn a_hundred_reloads_under_load_fail_no_request() {
     let (one, two) = (FakeNode::named("one"), FakeNode::named("two"));

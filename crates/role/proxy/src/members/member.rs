@@ -1,10 +1,12 @@
 //! The state of a member that all workers share: a few atomics.
 //!
-//! Writers are the workers (loads, totals) and, under its lock, the group (share). All
-//! accesses are `Relaxed`: the numbers only influence selection; no decision depends on them alone.
+//! Writers are the workers (loads, totals) and, under its lock, the group (eligibility). Accesses to loads and totals are
+//! `Relaxed`: these numbers only influence selection. The eligibility decides whether a request is refused, and is one
+//! number: a worker that sees a member closed also sees what the group had stored before.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
 use skep_policy::{NodeView, Work};
 use skep_units::{NodeId, Now, ServerAddress, stable_hash};
@@ -27,16 +29,12 @@ pub(crate) struct SharedMember {
     pub(crate) name: Arc<str>,
     pub(crate) name_hash: u64,
     pub(crate) address: ServerAddress,
-    /// Thousandths of its share that are in effect now; 0: no new requests.
-    share_permille: AtomicU16,
+    /// See [`Eligibility::to_bits`].
+    eligibility: AtomicU32,
     /// A recent request to it failed: the next success is to be reported.
     suspect: AtomicBool,
     /// Whether the last CPING was not answered in time.
     silent: AtomicBool,
-    /// It has not been checked yet.
-    is_joining: AtomicBool,
-    /// It drains: only requests of its existing sessions are sent to it.
-    is_draining: AtomicBool,
     /// Bound on concurrent requests and tunnels.
     requests_max: AtomicU32,
     /// The part of that bound that this process may use now; `u32::MAX` if this process counts
@@ -78,11 +76,17 @@ pub(crate) struct CurrentLoad {
 /// Which requests a member may get; by default, none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Eligibility {
-    /// Thousandths of its share that are in effect now.
+    /// Thousandths of its share that are in effect now; 0: no new requests.
     pub(crate) share_permille: u16,
+    /// It has not been checked yet.
     pub(crate) is_joining: bool,
+    /// Only requests of its existing sessions are sent to it.
     pub(crate) is_draining: bool,
 }
+
+/// Flags above the 16 bits of the share.
+const JOINING: u32 = 1 << 16;
+const DRAINING: u32 = 1 << 17;
 
 /// A value that rises and falls, and its recent maximum.
 #[derive(Debug, Default)]
@@ -131,6 +135,37 @@ impl GatewayTotals {
     }
 }
 
+impl Eligibility {
+    /// Whether it gets new sessions, or may soon get them.
+    fn is_in(self) -> bool {
+        self.share_permille > 0 || self.is_joining
+    }
+
+    /// All that either permits.
+    pub(crate) fn or(self, other: Self) -> Self {
+        Self {
+            share_permille: self.share_permille.max(other.share_permille),
+            is_joining: self.is_joining || other.is_joining,
+            is_draining: self.is_draining || other.is_draining,
+        }
+    }
+
+    fn from_bits(bits: u32) -> Self {
+        Self {
+            share_permille: bits as u16,
+            is_joining: bits & JOINING != 0,
+            is_draining: bits & DRAINING != 0,
+        }
+    }
+
+    fn to_bits(self) -> u32 {
+        let flag = |is_set, bit| if is_set { bit } else { 0 };
+        u32::from(self.share_permille)
+            | flag(self.is_joining, JOINING)
+            | flag(self.is_draining, DRAINING)
+    }
+}
+
 impl SharedMember {
     /// `load` is the current load of that address, if there was a member before.
     pub(crate) fn new(id: NodeId, name: Arc<str>, address: ServerAddress, load: Arc<Load>) -> Self {
@@ -140,11 +175,9 @@ impl SharedMember {
             name_hash: stable_hash(name.as_bytes(), 0),
             name,
             address,
-            share_permille: AtomicU16::new(0),
+            eligibility: AtomicU32::new(0),
             suspect: AtomicBool::new(false),
             silent: AtomicBool::new(false),
-            is_joining: AtomicBool::new(false),
-            is_draining: AtomicBool::new(false),
             requests_max: AtomicU32::new(u32::MAX),
             slots: AtomicU32::new(u32::MAX),
             elsewhere: AtomicU32::new(0),
@@ -158,7 +191,7 @@ impl SharedMember {
 
     /// Thousandths of its share that are in effect now; 0: no new requests.
     pub(crate) fn share_permille(&self) -> u16 {
-        self.share_permille.load(Relaxed)
+        self.eligibility().share_permille
     }
 
     /// Whether the next success is to be reported.
@@ -181,17 +214,18 @@ impl SharedMember {
 
     /// Whether it may get requests soon, since it has not been checked yet.
     pub(crate) fn is_joining(&self) -> bool {
-        self.is_joining.load(Relaxed)
+        self.eligibility().is_joining
     }
 
     /// Whether it gets new sessions, or may soon get them.
     pub(crate) fn is_in(&self) -> bool {
-        self.share_permille() > 0 || self.is_joining()
+        self.eligibility().is_in()
     }
 
     /// Whether it keeps its existing sessions.
     pub(crate) fn keeps_sessions(&self) -> bool {
-        self.is_in() || self.is_draining.load(Relaxed)
+        let eligibility = self.eligibility();
+        eligibility.is_in() || eligibility.is_draining
     }
 
     /// Whether a request of its sessions can be sent now; otherwise the request waits.
@@ -201,21 +235,15 @@ impl SharedMember {
 
     /// Whether only requests of its existing sessions are sent to it.
     pub(crate) fn is_draining(&self) -> bool {
-        self.is_draining.load(Relaxed)
+        self.eligibility().is_draining
     }
 
     pub(crate) fn eligibility(&self) -> Eligibility {
-        Eligibility {
-            share_permille: self.share_permille(),
-            is_joining: self.is_joining(),
-            is_draining: self.is_draining(),
-        }
+        Eligibility::from_bits(self.eligibility.load(Acquire))
     }
 
     pub(crate) fn set_eligibility(&self, eligibility: Eligibility) {
-        self.share_permille.store(eligibility.share_permille, Relaxed);
-        self.is_joining.store(eligibility.is_joining, Relaxed);
-        self.is_draining.store(eligibility.is_draining, Relaxed);
+        self.eligibility.store(eligibility.to_bits(), Release);
     }
 
     /// Bound on concurrent requests and tunnels.
@@ -401,6 +429,18 @@ mod tests {
 
     fn view() -> NodeView {
         NodeView::idle(NodeId(0), 0, 1)
+    }
+
+    #[test]
+    fn an_eligibility_is_read_as_written() {
+        for share_permille in [0, 1, 1_000, u16::MAX] {
+            for (is_joining, is_draining) in
+                [(false, false), (true, false), (false, true), (true, true)]
+            {
+                let it = Eligibility { share_permille, is_joining, is_draining };
+                assert_eq!(Eligibility::from_bits(it.to_bits()), it);
+            }
+        }
     }
 
     #[test]

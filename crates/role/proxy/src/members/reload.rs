@@ -89,12 +89,16 @@ impl GroupState {
                 leaving.push((member.id(), now.plus_ms(RELOAD_REMOVE_MS)));
             }
         }
+        let mut conflicting = Vec::new();
         for (id, deadline) in leaving {
             // Only an unknown id is an error, and these were just listed.
             let event = self.membership.remove(now, id, deadline).ok();
             self.note(event);
+            if deadline == now {
+                conflicting.push(id);
+            }
         }
-        self.tick(now);
+        self.end_removals(now, &conflicting);
     }
 
     /// Adds a member of the file, or applies the file's changes to it.

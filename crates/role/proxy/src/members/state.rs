@@ -210,12 +210,23 @@ impl GroupState {
     /// Marks silent nodes as down, and ends drains and removals that are complete.
     pub(crate) fn tick(&mut self, now: Now) {
         self.apply_silences(now);
-        let (details, source) = (&self.details, self.settings.loads);
-        let in_use =
-            |id| details.get(&id).map_or(0, |it| u64::from(it.member.current(source).in_use()));
-        for event in self.membership.tick(now, in_use) {
-            self.note(Some(event));
-        }
+        let details = &self.details;
+        let source = self.settings.loads;
+        let ended = self.membership.tick(now, |id| in_use(details, source, id));
+        ended.into_iter().for_each(|event| self.note(Some(event)));
+    }
+
+    /// Ends the removals of these members, and leaves all others, even of idle members: workers may still send requests to
+    /// them, as long as they do not see that they are removed.
+    pub(crate) fn end_removals(&mut self, now: Now, of: &[NodeId]) {
+        let details = &self.details;
+        let source = self.settings.loads;
+        let requests = |id| match of.contains(&id) {
+            true => in_use(details, source, id),
+            false => in_use(details, source, id).max(1),
+        };
+        let ended = self.membership.tick(now, requests);
+        ended.into_iter().for_each(|event| self.note(Some(event)));
     }
 
     /// Logs `event` and stores its time.
@@ -250,32 +261,32 @@ impl GroupState {
         }
     }
 
-    /// Makes all changes visible to the workers: health and drains by the shared numbers of each member, the rest by a new
-    /// [`Published`]. Workers may read at any moment in between, and must find an open member if there is one before and
-    /// after: members are opened before the new set is stored, and closed after it.
+    /// Makes all changes visible to the workers: health and drains by each member's eligibility, the rest by a new
+    /// [`Published`]. A worker may read at any moment in between. So members are opened first and closed last, and a new
+    /// [`Published`] is stored in between whenever one is closed: a worker that finds all closed sees by it that it must
+    /// read again.
     pub(crate) fn publish(&mut self, now: Now, published: &ArcSwap<Published>) {
-        self.set_eligibilities(now, |old, new| Eligibility {
-            share_permille: new.share_permille.max(old.share_permille),
-            is_joining: new.is_joining || old.is_joining,
-            is_draining: new.is_draining || old.is_draining,
-        });
-        if std::mem::take(&mut self.unpublished) {
+        let changes = self.eligibility_changes(now);
+        for (member, new) in &changes {
+            member.set_eligibility(member.eligibility().or(*new));
+        }
+        let closes = changes.iter().any(|(member, new)| member.eligibility() != *new);
+        if std::mem::take(&mut self.unpublished) || closes {
             published.store(Arc::new(self.snapshot()));
         }
-        self.set_eligibilities(now, |_, new| new);
+        for (member, new) in changes {
+            member.set_eligibility(new);
+        }
         for gone in self.gone.drain(..) {
             gone.set_eligibility(Eligibility::default());
         }
     }
 
-    /// Sets the eligibility of each member to what `choose` returns for the current one and the new one.
-    fn set_eligibilities(
-        &self,
-        now: Now,
-        choose: impl Fn(Eligibility, Eligibility) -> Eligibility,
-    ) {
-        for view in self.membership.view(now) {
-            let Some(details) = self.details.get(&view.id) else { continue };
+    /// The members whose eligibility is not what the table says, with that.
+    fn eligibility_changes(&self, now: Now) -> Vec<(Arc<SharedMember>, Eligibility)> {
+        let views = self.membership.view(now);
+        let changes = views.filter_map(|view| {
+            let details = self.details.get(&view.id)?;
             let is_open = view.eligible && !details.announces_drain;
             // A member without requests is called drained, but requests of its sessions may still arrive.
             let drains = matches!(view.state, HealthState::Draining | HealthState::Drained);
@@ -286,8 +297,10 @@ impl GroupState {
                 is_joining: view.state == HealthState::Joining,
                 is_draining: drains || (is_well && details.announces_drain),
             };
-            details.member.set_eligibility(choose(details.member.eligibility(), new));
-        }
+            let is_changed = details.member.eligibility() != new;
+            is_changed.then(|| (Arc::clone(&details.member), new))
+        });
+        changes.collect()
     }
 
     /// The state for the workers, without the shared numbers.
@@ -325,6 +338,11 @@ impl Details {
             self.silences = self.member.reported.silences();
         }
     }
+}
+
+/// Requests and tunnels of a member.
+fn in_use(details: &BTreeMap<NodeId, Details>, source: LoadMeasure, id: NodeId) -> u64 {
+    details.get(&id).map_or(0, |it| u64::from(it.member.current(source).in_use()))
 }
 
 fn is_down(life: HealthState) -> bool {
