@@ -11,8 +11,10 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// Deadline for whatever should happen soon: long enough that a loaded machine causes no failure.
 pub const PATIENCE: Duration = skep_testclient::PATIENCE;
 
-/// Polling interval of conditions. It only bounds the delay until a condition that holds is noticed.
-const LOOK_EVERY: Duration = Duration::from_millis(2);
+/// First interval in which a condition is polled. Each is a quarter longer than the last, up to [`POLL_MAX`]: what comes
+/// soon is noticed soon, and a long wait, often with a request for each look, leaves the machine to what it waits for.
+const POLL_MIN: Duration = Duration::from_millis(2);
+const POLL_MAX: Duration = Duration::from_millis(25);
 
 /// Ends activities that run beside a test in threads of a scope, which waits for them even if the test fails.
 #[derive(Debug, Default)]
@@ -48,12 +50,13 @@ pub fn poll_until(deadline: Duration, what: &str, holds: impl FnMut() -> bool) {
 
 /// Waits until `holds` is true; returns false if it does not hold within `deadline`.
 pub fn holds_within(deadline: Duration, mut holds: impl FnMut() -> bool) -> bool {
-    let start = Instant::now();
+    let (start, mut pause) = (Instant::now(), POLL_MIN);
     while !holds() {
         if start.elapsed() >= deadline {
             return false;
         }
-        thread::sleep(LOOK_EVERY);
+        thread::sleep(pause);
+        pause = (pause + pause / 4).min(POLL_MAX);
     }
     true
 }
