@@ -15,6 +15,7 @@
  * Who includes this gives what dispatch.h asks for but `resize`, and
  *   has_socket(context, frame, packet, is_error)  whether the flow lives here, or
  *                                                 may begin here
+ *   refuse(context, packet)                       has the kernel answer RST
  */
 #pragma once
 
@@ -124,6 +125,7 @@ INLINE __u32 hand_on(context *context, const struct frame *frame, struct packet 
 	const struct ethernet *ethernet = (const void *)frame->data;
 	const struct service *service = 0;
 	int is_error = 0;
+	__u32 verdict;
 
 	if (read_link(frame, packet) != CLEAN)
 		return PASS_NOT_IP;
@@ -156,7 +158,10 @@ INLINE __u32 hand_on(context *context, const struct frame *frame, struct packet 
 	}
 	if (has_socket(context, frame, packet, is_error))
 		return NODE_OWN;
-	return hand_flow_on(frame, packet, settings, service, way);
+	verdict = hand_flow_on(frame, packet, settings, service, way);
+	if (verdict == NODE_LAST && !is_error)
+		refuse(context, packet);
+	return verdict;
 }
 
 /* One hop less to live, and off to the next node. */

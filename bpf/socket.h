@@ -3,7 +3,7 @@
 
 #include "packet.h"
 
-INLINE struct bpf_sock *find_socket(context *context, const struct packet *packet)
+INLINE struct bpf_sock *find_socket(context *context, const struct packet *packet, __be16 port)
 {
 	const struct ends *ends = packet->ends;
 	struct bpf_sock_tuple tuple = {};
@@ -11,14 +11,14 @@ INLINE struct bpf_sock *find_socket(context *context, const struct packet *packe
 	if (packet->is_ipv4) {
 		tuple.ipv4.saddr = ends->from.client.word[3];
 		tuple.ipv4.daddr = ends->to.vip.word[3];
-		tuple.ipv4.sport = ends->from.port;
+		tuple.ipv4.sport = port;
 		tuple.ipv4.dport = ends->to.port;
 		return bpf_skc_lookup_tcp(context, &tuple, sizeof(tuple.ipv4), BPF_F_CURRENT_NETNS,
 					  0);
 	}
 	__builtin_memcpy(tuple.ipv6.saddr, &ends->from.client, sizeof(struct address));
 	__builtin_memcpy(tuple.ipv6.daddr, &ends->to.vip, sizeof(struct address));
-	tuple.ipv6.sport = ends->from.port;
+	tuple.ipv6.sport = port;
 	tuple.ipv6.dport = ends->to.port;
 	return bpf_skc_lookup_tcp(context, &tuple, sizeof(tuple.ipv6), BPF_F_CURRENT_NETNS, 0);
 }
@@ -111,7 +111,7 @@ INLINE enum found keep_request(context *context, struct bpf_sock *socket)
 INLINE enum found look(context *context, const struct frame *frame,
 		       const struct packet *packet, int is_error)
 {
-	struct bpf_sock *socket = find_socket(context, packet);
+	struct bpf_sock *socket = find_socket(context, packet, packet->ends->from.port);
 	enum found found;
 
 	if (!socket)
@@ -142,4 +142,17 @@ INLINE int has_socket(context *context, const struct frame *frame, const struct 
 		was_moving |= found == MOVING;
 	}
 	return was_moving;
+}
+
+/* No node has the connection: the socket that listens takes the packet, and its
+ * kernel answers RST. Left to itself, the kernel would find what it remembers of
+ * an ended connection from the same port, and answer each packet by an ACK. */
+INLINE void refuse(context *context, const struct packet *packet)
+{
+	struct bpf_sock *listener = find_socket(context, packet, 0); /* nobody comes from port 0 */
+
+	if (!listener)
+		return;
+	bpf_sk_assign(context, listener, 0);
+	bpf_sk_release(listener);
 }

@@ -85,6 +85,11 @@ INLINE int has_socket(context *context, const struct frame *frame, const struct 
 	return kind && (*kind == SOCKET_OWN || !is_error);
 }
 
+INLINE void refuse(context *context, const struct packet *packet)
+{
+	(void)context, (void)packet;
+}
+
 #include "../hand_on.h"
 
 static struct host_map *const all_maps[] = { &settings, &vips,	   &services,	    &rows,

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
 use skep_testbed::Machine;
@@ -133,25 +133,16 @@ fn outlive_the_flow_table(policy: &str) {
     scene.finish(&format!("{policy}, no flow table"));
 }
 
+/// Ports of a client, below the ephemeral ones.
+const PORTS: std::ops::Range<u16> = 700..762;
+
 /// A client's port has a connection with one node, which closes it, so that its kernel keeps the state for a
 /// minute; then the same port has a connection with another node.
 #[test]
 fn a_port_that_is_used_again_keeps_its_later_connection() {
-    // Below the client's ephemeral ports.
-    const PORTS: std::ops::Range<u16> = 700..762;
     let Some(cluster) = DirectCluster::start(Setup::of(1, 4)) else { return };
-    let client = cluster.machine("client-1");
-    let earlier: Vec<_> = PORTS.map(|port| ask_from(&cluster, client, port, SHORT.0)).collect();
-    for mut stream in earlier {
-        // The node has closed it; the client reads to the end.
-        stream.read_to_end(&mut Vec::new()).unwrap();
-    }
-    // Until a node has acknowledged the client's FIN, no connection can use the port.
-    poll_until(PATIENCE, "the ports are free", || {
-        let sockets = client.run(|| fs::read_to_string("/proc/thread-self/net/tcp")).unwrap();
-        !sockets.unwrap().lines().any(|line| local_port(line).is_some_and(|it| PORTS.contains(&it)))
-    });
-    let later: Vec<_> = PORTS.map(|port| ask_from(&cluster, client, port, LONG.0)).collect();
+    use_ports_once(&cluster);
+    let later = ask_from_ports(&cluster, LONG.0);
     let machine = cluster.machine(DISPATCHER);
     machine.kill().unwrap();
     machine.boot().unwrap();
@@ -162,6 +153,44 @@ fn a_port_that_is_used_again_keeps_its_later_connection() {
         stream.read_to_end(&mut bytes).unwrap_or_else(|error| panic!("port {port}: {error}"));
         assert!(bytes.len() as u64 > LONG.1, "port {port}: {} bytes", bytes.len());
     }
+}
+
+/// As before, and the node of the later connection dies: that of the earlier one, the last to see the client's packets,
+/// refuses them.
+#[test]
+fn a_port_that_is_used_again_is_reset_when_its_later_node_dies() {
+    let Some(cluster) = DirectCluster::start(Setup::of(1, 2)) else { return };
+    let control = |verb, node| cluster.control(DISPATCHER, &["node", verb, node]);
+    control("drain", "node-1");
+    use_ports_once(&cluster);
+    control("resume", "node-1");
+    control("drain", "node-2");
+    let later = ask_from_ports(&cluster, LONG.0);
+    control("resume", "node-2");
+    cluster.machine("node-1").kill().unwrap();
+    for (mut stream, port) in later.into_iter().zip(PORTS) {
+        let end = stream.read_to_end(&mut Vec::new()).map_err(|error| error.kind());
+        assert_eq!(end, Err(ErrorKind::ConnectionReset), "port {port}");
+    }
+}
+
+/// Has a connection of each port with a node that closes it, and waits until the ports are free.
+fn use_ports_once(cluster: &DirectCluster) {
+    for mut stream in ask_from_ports(cluster, SHORT.0) {
+        // The node has closed it; the client reads to the end.
+        stream.read_to_end(&mut Vec::new()).unwrap();
+    }
+    // Until a node has acknowledged the client's FIN, no connection can use the port.
+    let client = cluster.machine("client-1");
+    poll_until(PATIENCE, "the ports are free", || {
+        let sockets = client.run(|| fs::read_to_string("/proc/thread-self/net/tcp")).unwrap();
+        !sockets.unwrap().lines().any(|line| local_port(line).is_some_and(|it| PORTS.contains(&it)))
+    });
+}
+
+fn ask_from_ports(cluster: &DirectCluster, path: &str) -> Vec<TcpStream> {
+    let client = cluster.machine("client-1");
+    PORTS.map(|port| ask_from(cluster, client, port, path)).collect()
 }
 
 /// Parses a line of `/proc/net/tcp` (proc_net_tcp.rst): `0: 0100007F:07D0 ...`.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use skep_lab::load::{Pattern, Report, Requests};
 use skep_testclient::{HOST, request_bytes};
 use skep_tests::direct::{DirectCluster, Loads, SHORT, Setup};
-use skep_tests::{PATIENCE, RawClient, poll_until};
+use skep_tests::{PATIENCE, RawClient, holds_within, poll_until};
 
 /// The machine of the client.
 pub(super) const CLIENT: &str = "client-1";
@@ -303,11 +303,14 @@ pub(super) fn assert_all_served(loads: Loads) {
 /// Waits until the dispatcher has learned of all moves, but for those whose reports found no active dispatcher for a second.
 #[track_caller]
 pub(super) fn wait_learned(cluster: &DirectCluster) {
-    poll_until(PATIENCE, "the dispatcher learns", || {
-        let reported =
-            |outcome| super::count(cluster, "skep_handoff_flows_reported_total", outcome);
-        reported("learned") + reported("given_up") >= super::moved(cluster)
-    });
+    let reported = |outcome| super::count(cluster, "skep_handoff_flows_reported_total", outcome);
+    let figures = || (super::moved(cluster), reported("learned"), reported("given_up"));
+    let is_reported = || {
+        let (moved, learned, given_up) = figures();
+        learned + given_up >= moved
+    };
+    let within = holds_within(PATIENCE, is_reported);
+    assert!(within, "moved, learned, given up: {:?}", figures());
 }
 
 /// Returns `count` connections that `donor` accepted and `receiver` now owns.
