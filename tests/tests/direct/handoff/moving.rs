@@ -304,6 +304,7 @@ pub(super) fn assert_all_served(loads: Loads) {
 #[track_caller]
 pub(super) fn wait_learned(cluster: &DirectCluster) {
     let reported = |outcome| super::count(cluster, "skep_handoff_flows_reported_total", outcome);
+    // Moves first: others go on meanwhile, and are reported later than they are counted.
     let figures = || (super::moved(cluster), reported("learned"), reported("given_up"));
     let is_reported = || {
         let (moved, learned, given_up) = figures();
