@@ -50,7 +50,7 @@ pub struct OriginLimits {
 impl Default for OriginLimits {
     fn default() -> Self {
         Self {
-            // With 8 workers 512, the default of nginx for all its workers.
+            // With 8 workers 512 in all, as many as one worker of nginx has by default.
             connections_max: 64,
             // Longer than most responses take, shorter than clients tolerate.
             busy_wait_ms: 1_000,
