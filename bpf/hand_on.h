@@ -13,9 +13,9 @@
  * dropped while nobody may take them, and then go to the node that has it.
  *
  * Who includes this gives what dispatch.h asks for but `resize`, and
- *   has_socket(context, frame, packet, is_error)  whether the flow lives here, or
- *                                                 may begin here
- *   refuse(context, packet)                       has the kernel answer RST
+ *   has_socket(context, packet, is_error)  whether the flow lives here, or may
+ *                                         begin here
+ *   refuse(context, packet)               has the kernel answer RST
  */
 #pragma once
 
@@ -156,7 +156,7 @@ INLINE __u32 hand_on(context *context, const struct frame *frame, struct packet 
 		if (moved != CLEAN)
 			return moved;
 	}
-	if (has_socket(context, frame, packet, is_error))
+	if (has_socket(context, packet, is_error))
 		return NODE_OWN;
 	verdict = hand_flow_on(frame, packet, settings, service, way);
 	if (verdict == NODE_LAST && !is_error)

@@ -108,16 +108,32 @@ INLINE enum found keep_request(context *context, struct bpf_sock *socket)
 	return bpf_sk_assign(context, socket, 0) ? MOVING : FOUND;
 }
 
-INLINE enum found look(context *context, const struct frame *frame,
-		       const struct packet *packet, int is_error)
+/* What a look has to know of a packet, without a pointer: an argument of a global function holds none. */
+struct sought {
+	__u32 ip_at;
+	__u8 is_ipv4, tcp_flags, opens, is_error;
+};
+
+GLOBAL int look(context *context, struct ends *ends, const struct sought *sought)
 {
-	struct bpf_sock *socket = find_socket(context, packet, packet->ends->from.port);
+	struct packet packet = { .ends = ends };
+	struct frame frame = {};
+	struct bpf_sock *socket;
 	enum found found;
 
+	if (!ends || !sought || sought->ip_at > HEADERS_MAX)
+		return ABSENT;
+	packet.ip_at = sought->ip_at;
+	packet.is_ipv4 = sought->is_ipv4;
+	packet.tcp_flags = sought->tcp_flags;
+	packet.opens = sought->opens;
+	frame.data = (void *)(long)context->data;
+	frame.end = (void *)(long)context->data_end;
+	socket = find_socket(context, &packet, ends->from.port);
 	if (!socket)
 		return ABSENT;
-	found = takes(frame, packet, is_error, socket) ? FOUND : ABSENT;
-	if (socket->state == BPF_TCP_NEW_SYN_RECV && !is_error)
+	found = takes(&frame, &packet, sought->is_error, socket) ? FOUND : ABSENT;
+	if (socket->state == BPF_TCP_NEW_SYN_RECV && !sought->is_error)
 		found = keep_request(context, socket);
 	bpf_sk_release(socket);
 	return found;
@@ -129,13 +145,14 @@ INLINE enum found look(context *context, const struct frame *frame,
  * that met that moment on another processor went to nodes that refuse it. */
 #define LOOKS_MAX 4
 
-INLINE int has_socket(context *context, const struct frame *frame, const struct packet *packet,
-		      int is_error)
+INLINE int has_socket(context *context, const struct packet *packet, int is_error)
 {
+	const struct sought sought = { packet->ip_at, packet->is_ipv4, packet->tcp_flags,
+				       packet->opens, is_error };
 	int was_moving = 0;
 
 	for (int looks = 0; looks < LOOKS_MAX; looks++) {
-		enum found found = look(context, frame, packet, is_error);
+		enum found found = look(context, packet->ends, &sought);
 
 		if (found == FOUND)
 			return 1;

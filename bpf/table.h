@@ -33,11 +33,21 @@ INLINE __u32 slot_of(const struct flow_key *key, const struct service *service, 
 	return mix(hash, 0) % (1ull << 32) * ROWS >> 32;
 }
 
+/* The place of that row in `rows`. */
+GLOBAL int place_of(const struct flow_key *key, const struct service *service, __u64 seed)
+{
+	__u32 table;
+
+	if (!key || !service)
+		return -1;
+	table = (__u16)(service->id + service->shift) * 2 + (service->half & 1);
+	return table * ROWS + slot_of(key, service, seed);
+}
+
 INLINE const struct row *row_of(const struct flow_key *key, const struct service *service,
 				__u64 seed)
 {
-	__u32 table = (__u16)(service->id + service->shift) * 2 + (service->half & 1);
-	__u32 place = table * ROWS + slot_of(key, service, seed);
+	__u32 place = place_of(key, service, seed);
 
 	return bpf_map_lookup_elem(&rows, &place);
 }

@@ -73,15 +73,14 @@ enum host_socket_kind { SOCKET_OWN = 1, SOCKET_COOKIE = 2 };
 
 MAP(sockets, HASH, struct host_socket, __u32, 1024);
 
-INLINE int has_socket(context *context, const struct frame *frame, const struct packet *packet,
-		      int is_error)
+INLINE int has_socket(context *context, const struct packet *packet, int is_error)
 {
 	const struct ends *ends = packet->ends;
 	struct host_socket key = { ends->from.client, ends->to.vip, ends->from.port,
 				   ends->to.port };
 	const __u32 *kind = bpf_map_lookup_elem(&sockets, &key);
 
-	(void)context, (void)frame;
+	(void)context;
 	return kind && (*kind == SOCKET_OWN || !is_error);
 }
 

@@ -28,12 +28,11 @@ pub(crate) const PROVOKED_AT_ONCE: usize = 500;
 /// packets.
 pub(crate) const PROVOKE_PAUSE: Duration = Duration::from_millis(10);
 
-/// Number of times that each client is probed: the first answer may be steered to a node that has not learned
-/// of the failure yet, and hands it on to the failed one.
-pub(crate) const PROVOKE_ROUNDS: u32 = 2;
-
-/// Pause between two rounds: Linux answers one such segment per 500 ms (`tcp_invalid_ratelimit`).
-pub(crate) const PROVOKE_AGAIN: Duration = Duration::from_millis(700);
+/// Pauses before the rounds in which each client is probed: the first answer may be steered to a node that has not
+/// learned of the failure yet, and hands it on to the failed one. Linux answers one such segment per 500 ms
+/// (`tcp_invalid_ratelimit`); the last round is for nodes so busy that a table takes them seconds.
+pub(crate) const PROVOKE_ROUNDS: [Duration; 3] =
+    [Duration::ZERO, Duration::from_millis(700), Duration::from_millis(2_300)];
 
 /// Number of probes for an address before silence means that nobody has it (RFC 5227 section 1.1,
 /// `PROBE_NUM`).

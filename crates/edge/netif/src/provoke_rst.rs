@@ -18,7 +18,7 @@ use socket2::{Domain, Protocol, SockFilter, Socket, Type};
 
 use crate::error::{Error, NET_RAW};
 use crate::frame::question_of_connection;
-use crate::limits::{PROVOKE_AGAIN, PROVOKE_PAUSE, PROVOKE_ROUNDS, PROVOKED_AT_ONCE};
+use crate::limits::{PROVOKE_PAUSE, PROVOKE_ROUNDS, PROVOKED_AT_ONCE};
 
 /// Two sequence numbers so far apart that no window contains both.
 const SEQUENCES: [u32; 2] = [0, 1 << 31];
@@ -32,35 +32,39 @@ pub struct ProvokedClients {
     pub failed: u64,
 }
 
-/// Provokes an RST for each of these connections to `service`, an address of this machine: the client answers
-/// with the sequence number that it expects, and the answer is reset. Takes a second for 50,000 connections.
-/// Needs CAP_NET_RAW.
-pub fn provoke_rst(service: SocketAddr, clients: &[SocketAddr]) -> Result<ProvokedClients, Error> {
+/// Provokes an RST for each of these connections to services, whose addresses are those of this machine: the client
+/// answers with the sequence number that it expects, and the answer is reset. Takes a second for 50,000
+/// connections, and each is probed in several rounds; the outcome of the first is passed to `report`. Needs CAP_NET_RAW.
+pub fn provoke_rst(
+    connections: &[(SocketAddr, Vec<SocketAddr>)],
+    report: impl Fn(SocketAddr, Result<ProvokedClients, Error>),
+) {
+    for (round, pause) in PROVOKE_ROUNDS.into_iter().enumerate() {
+        std::thread::sleep(pause);
+        for (service, clients) in connections {
+            let outcome = ask_all(*service, clients);
+            if round == 0 {
+                report(*service, outcome);
+            }
+        }
+    }
+}
+
+fn ask_all(service: SocketAddr, clients: &[SocketAddr]) -> Result<ProvokedClients, Error> {
     let socket = open(service.ip()).map_err(|cause| {
         Error::refused(format!("open a raw socket at {}", service.ip()), NET_RAW, cause)
     })?;
     let mut provoked = ProvokedClients::default();
-    for round in 0..PROVOKE_ROUNDS {
-        if round > 0 {
-            std::thread::sleep(PROVOKE_AGAIN);
-        }
-        provoked = ask_all(&socket, service, clients);
-    }
-    Ok(provoked)
-}
-
-fn ask_all(socket: &Socket, service: SocketAddr, clients: &[SocketAddr]) -> ProvokedClients {
-    let mut provoked = ProvokedClients::default();
     for some in clients.chunks(PROVOKED_AT_ONCE) {
         for &client in some {
-            match ask(socket, service, client) {
+            match ask(&socket, service, client) {
                 Ok(()) => provoked.asked += 1,
                 Err(_) => provoked.failed += 1,
             }
         }
         std::thread::sleep(PROVOKE_PAUSE);
     }
-    provoked
+    Ok(provoked)
 }
 
 fn open(source: IpAddr) -> io::Result<Socket> {

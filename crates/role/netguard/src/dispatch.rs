@@ -159,7 +159,7 @@ impl DispatchSide {
             .filter_map(|service| Some((service.address, clients.remove(&service.id)?)))
             .collect();
         // On another thread: orders must not wait for so many packets.
-        let provoke = move || jobs.iter().for_each(|(service, clients)| report(*service, clients));
+        let provoke = move || skep_netif::provoke_rst(&jobs, report);
         if let Err(error) = std::thread::Builder::new().name("skep-rst".into()).spawn(provoke) {
             tracing::warn!(%error, "clients of a failed node are not sent a RST");
         }
@@ -244,9 +244,9 @@ impl DispatchSide {
     }
 }
 
-/// Provokes RSTs for the clients of a service, and logs the result.
-fn report(service: SocketAddr, clients: &[SocketAddr]) {
-    match skep_netif::provoke_rst(service, clients) {
+/// Logs whether RSTs were provoked for the clients of a service.
+fn report(service: SocketAddr, outcome: Result<ProvokedClients, skep_netif::Error>) {
+    match outcome {
         Ok(ProvokedClients { asked, failed: 0 }) => {
             tracing::info!(%service, clients = asked, "clients of a failed node are sent a RST");
         }
