@@ -101,9 +101,16 @@ fn the_coordinator_decides_for_all_nodes() {
     let lines = format!("{PATIENT}handoff.decide = \"coordinator\"\n");
     let Some(cluster) = DirectCluster::start(Setup { lines, ..by_url(3) }) else { return };
     let before = moved(&cluster);
-    let ask = |_| cluster.ask("client-1", cluster.vip(), SHORT.0).unwrap();
-    let seen: BTreeSet<String> = (0..30).map(ask).collect();
-    assert_eq!(seen.len(), 1, "{seen:?}");
+    let mut seen: BTreeMap<String, u32> = BTreeMap::new();
+    for _ in 0..30 {
+        let node = cluster.ask("client-1", cluster.vip(), SHORT.0).unwrap();
+        *seen.entry(node).or_default() += 1;
+    }
+    // A decision that comes late, on a busy machine, leaves the request to the node that read it.
+    let others = 30 - seen.values().max().unwrap();
+    let count = |outcome| count(&cluster, "skep_handoff_queries_total", outcome);
+    let (answered, unanswered) = (count("answered"), count("unanswered"));
+    assert!(answered > 0.0 && f64::from(others) <= unanswered, "{seen:?}, {unanswered} unanswered");
     assert!(moved(&cluster) > before);
 }
 

@@ -36,7 +36,7 @@ mod timers;
 pub use donor::{Donor, DonorAction, DonorCounters, MoveOutcome, MoveTarget, NotBegun, StayCause};
 pub use moved::{MovedCounters, MovedFlows, MovedReports};
 pub use order::OrderResult;
-pub use queries::{DispatcherQueries, QueriesFull, QueryOutcome};
+pub use queries::{DispatcherQueries, QueriesFull, QueryCounters, QueryOutcome};
 pub use receiver::{OfferKey, Preparation, Receiver, ReceiverAction, ReceiverCounters};
 
 #[cfg(test)]

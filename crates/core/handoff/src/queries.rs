@@ -19,6 +19,18 @@ pub struct DispatcherQueries {
     next_number: u64,
     pending: BTreeMap<u64, Pending>,
     timers: Timers<u64>,
+    counters: QueryCounters,
+}
+
+/// Counters since the start, in queries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueryCounters {
+    /// Queries that a dispatcher answered in time.
+    pub answered: u64,
+    /// Queries without an answer in time.
+    pub unanswered: u64,
+    /// Queries that were not sent, as [`QUERIES_MAX`] were pending.
+    pub full: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -45,7 +57,13 @@ pub enum QueryOutcome {
 impl DispatcherQueries {
     /// The queries of a process started at `incarnation`.
     pub fn new(incarnation: u64) -> Self {
-        Self { incarnation, next_number: 1, pending: BTreeMap::new(), timers: Timers::default() }
+        Self {
+            incarnation,
+            next_number: 1,
+            pending: BTreeMap::new(),
+            timers: Timers::default(),
+            counters: QueryCounters::default(),
+        }
     }
 
     /// Sends a query about a request; returns its number, and the message for the active
@@ -60,6 +78,7 @@ impl DispatcherQueries {
         key: QueryKey,
     ) -> Result<(u64, Lccp), QueriesFull> {
         if self.pending.len() >= QUERIES_MAX {
+            self.counters.full += 1;
             return Err(QueriesFull);
         }
         let number = self.next_number;
@@ -80,6 +99,7 @@ impl DispatcherQueries {
         let is_its = |it: &Pending| incarnation == self.incarnation && it.socket == *socket;
         self.pending.get(&number).filter(|it| is_its(it))?;
         self.forget(number);
+        self.counters.answered += 1;
         Some((number, *node))
     }
 
@@ -96,6 +116,7 @@ impl DispatcherQueries {
             let Some(pending) = self.pending.get_mut(&number) else { continue };
             if pending.retry.age_ms(now) >= QUERY_MS {
                 self.pending.remove(&number);
+                self.counters.unanswered += 1;
                 outcomes.push(QueryOutcome::Unanswered(number));
                 continue;
             }
@@ -112,6 +133,10 @@ impl DispatcherQueries {
     /// The latest time for the next call of [`DispatcherQueries::tick`].
     pub fn next_due(&self) -> Option<Now> {
         self.timers.next()
+    }
+
+    pub fn counters(&self) -> QueryCounters {
+        self.counters
     }
 
     fn message(&self, number: u64, pending: &Pending) -> Lccp {

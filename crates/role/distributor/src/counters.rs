@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use skep_handoff::{DonorCounters, MovedCounters, ReceiverCounters};
+use skep_handoff::{DonorCounters, MovedCounters, QueryCounters, ReceiverCounters};
 use skep_telemetry::Histogram;
 
 #[derive(Debug, Default)]
@@ -20,6 +20,7 @@ pub struct HandoffCounts {
     pub donor: DonorCounters,
     pub receiver: ReceiverCounters,
     pub moved: MovedCounters,
+    pub queries: QueryCounters,
 }
 
 /// Durations of moves and of their steps, recorded by the mover's thread.
@@ -108,8 +109,10 @@ impl HandoffCounters {
         donor: &DonorCounters,
         receiver: &ReceiverCounters,
         moved: MovedCounters,
+        queries: QueryCounters,
     ) {
-        let counts = HandoffCounts { donor: donor.clone(), receiver: receiver.clone(), moved };
+        let (donor, receiver) = (donor.clone(), receiver.clone());
+        let counts = HandoffCounts { donor, receiver, moved, queries };
         *self.latest.lock().unwrap_or_else(PoisonError::into_inner) = counts;
     }
 

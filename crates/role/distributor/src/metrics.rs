@@ -9,7 +9,7 @@ use skep_wire::seal::OpenError;
 
 use crate::{HandoffCounters, MoveStep};
 
-/// An outcome, and the number of connections with it.
+/// An outcome, and the number of connections or queries with it.
 pub type HandoffOutcome = (&'static str, u64);
 
 /// Registers metrics of this process's mover.
@@ -20,6 +20,8 @@ pub fn register_handoffs(registry: &Registry, counters: &Arc<HandoffCounters>) {
     register(registry, "skep_handoffs_received_total", help, counters, received);
     let help = "Moved connections reported to the active dispatcher, by outcome.";
     register(registry, "skep_handoff_flows_reported_total", help, counters, reported);
+    let help = "Queries to the active dispatcher, by outcome.";
+    register(registry, "skep_handoff_queries_total", help, counters, queries);
     let own = Arc::clone(counters);
     let help = "Malformed handoff messages with a valid seal.";
     let read = move || own.malformed_messages() as f64;
@@ -117,6 +119,15 @@ fn received(counters: &HandoffCounters) -> Vec<HandoffOutcome> {
 fn reported(counters: &HandoffCounters) -> Vec<HandoffOutcome> {
     let moved = counters.counts().moved;
     vec![("learned", moved.learned), ("given_up", moved.given_up)]
+}
+
+fn queries(counters: &HandoffCounters) -> Vec<HandoffOutcome> {
+    let queries = counters.counts().queries;
+    vec![
+        ("answered", queries.answered),
+        ("unanswered", queries.unanswered),
+        ("too_many", queries.full),
+    ]
 }
 
 /// Donor and receiver have the same causes.

@@ -7,7 +7,9 @@ use skep_wire::limits::MOVED_FLOWS_MAX;
 
 use super::{message, socket};
 use crate::limits::{LEARNED_MS, MOVED_MS_MAX, QUERIES_MAX, QUERY_MS};
-use crate::{DispatcherQueries, MovedFlows, MovedReports, QueriesFull, QueryOutcome};
+use crate::{
+    DispatcherQueries, MovedFlows, MovedReports, QueriesFull, QueryCounters, QueryOutcome,
+};
 
 fn flow(port: u16) -> MovedFlow {
     MovedFlow { socket: socket(port), node: 3, moves: 1 }
@@ -82,6 +84,7 @@ fn a_query_is_repeated_and_then_given_up() {
         queries.ask(Now(30), socket(1), key.clone()).unwrap();
     }
     assert_eq!(queries.ask(Now(30), socket(1), key), Err(QueriesFull));
+    assert_eq!(queries.counters(), QueryCounters { answered: 1, unanswered: 1, full: 1 });
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use skep_handoff::{DispatcherQueries, QueryOutcome};
+use skep_handoff::{DispatcherQueries, QueryCounters, QueryOutcome};
 use skep_units::Now;
 use skep_wire::handoff::SocketId;
 use skep_wire::handoff::lccp::{Lccp, QueryKey};
@@ -54,6 +54,10 @@ impl PendingQueries {
 
     pub(super) fn next_due(&self) -> Option<Now> {
         self.queries.next_due()
+    }
+
+    pub(super) fn counters(&self) -> QueryCounters {
+        self.queries.counters()
     }
 
     fn answer(&mut self, number: u64, node: Option<NodeIndex>) {

@@ -276,6 +276,7 @@ impl MoverThread {
             self.donor.counters(),
             self.receiver.counters(),
             self.reports.counters(),
+            self.queries.counters(),
         );
         Ok(has_more)
     }
