@@ -161,15 +161,32 @@ INLINE int has_socket(context *context, const struct packet *packet, int is_erro
 	return was_moving;
 }
 
-/* No node has the connection: the socket that listens takes the packet, and its
- * kernel answers RST. Left to itself, the kernel would find what it remembers of
- * an ended connection from the same port, and answer each packet by an ACK. */
+/* Whether the kernel remembers an ended connection from the same port. */
+INLINE int has_ended(context *context, const struct packet *packet)
+{
+	struct bpf_sock *socket = find_socket(context, packet, packet->ends->from.port);
+	int has_ended;
+
+	if (!socket)
+		return 0;
+	has_ended = socket->state == BPF_TCP_TIME_WAIT;
+	bpf_sk_release(socket);
+	return has_ended;
+}
+
+/* No node has the connection: the kernel answers RST, unless it remembers an ended
+ * one from the same port, for which it would answer each packet by an ACK. Then
+ * the socket that listens takes the packet, and refuses it. */
 INLINE void refuse(context *context, const struct packet *packet)
 {
-	struct bpf_sock *listener = find_socket(context, packet, 0); /* nobody comes from port 0 */
+	struct bpf_sock *listener;
 
+	if (!has_ended(context, packet))
+		return;
+	listener = find_socket(context, packet, 0); /* no port of a client */
 	if (!listener)
 		return;
-	bpf_sk_assign(context, listener, 0);
+	if (listener->state == BPF_TCP_LISTEN)
+		bpf_sk_assign(context, listener, 0);
 	bpf_sk_release(listener);
 }

@@ -34,14 +34,19 @@ pub struct ProvokedClients {
 
 /// Provokes an RST for each of these connections to services, whose addresses are those of this machine: the client
 /// answers with the sequence number that it expects, and the answer is reset. Takes a second for 50,000
-/// connections, and each is probed in several rounds; the outcome of the first is passed to `report`. Needs CAP_NET_RAW.
+/// connections, and each is probed in several rounds, as long as `goes_on`; the outcome of the first is passed to
+/// `report`. Needs CAP_NET_RAW.
 pub fn provoke_rst(
     connections: &[(SocketAddr, Vec<SocketAddr>)],
+    goes_on: impl Fn() -> bool,
     report: impl Fn(SocketAddr, Result<ProvokedClients, Error>),
 ) {
     for (round, pause) in PROVOKE_ROUNDS.into_iter().enumerate() {
         std::thread::sleep(pause);
         for (service, clients) in connections {
+            if !goes_on() {
+                return;
+            }
             let outcome = ask_all(*service, clients);
             if round == 0 {
                 report(*service, outcome);

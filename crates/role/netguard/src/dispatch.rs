@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use skep_datapath::DispatchProgram;
@@ -15,7 +16,7 @@ use skep_wire::steer::{
 };
 
 use crate::error::NetguardError;
-use crate::limits::{ANNOUNCEMENTS, WEIGHT_MAX};
+use crate::limits::{ANNOUNCEMENTS, PROVOKING_MAX, WEIGHT_MAX};
 use crate::look::Look;
 use crate::orders::{check, check_services, in_bounds, opened, own, part_of, rows};
 use crate::plan::NetguardPlan;
@@ -37,6 +38,8 @@ pub(crate) struct DispatchSide {
     down: HashSet<NodeIndex>,
     /// The virtual addresses that this machine has.
     held: Vec<IpAddr>,
+    /// Replaced when they are released. Threads that provoke RSTs have weak references, and end with it.
+    holding: Arc<()>,
     /// The number of peers that earlier checks covered.
     checked: usize,
 }
@@ -64,6 +67,7 @@ impl DispatchSide {
             services: Vec::new(),
             down: HashSet::new(),
             held: Vec::new(),
+            holding: Arc::default(),
             checked: 0,
         })
     }
@@ -75,6 +79,7 @@ impl DispatchSide {
     /// Records that the virtual addresses are no longer on this machine.
     pub(crate) fn forget_addresses(&mut self) {
         self.held.clear();
+        self.holding = Arc::default();
     }
 
     /// Executes an order for this side.
@@ -115,7 +120,7 @@ impl DispatchSide {
             Order::Claim => self.claim(&plan.dispatch.vips, netif)?,
             Order::Announce => self.announce()?,
             Order::Release => {
-                self.held.clear();
+                self.forget_addresses();
                 netif.release_all(&self.device, &plan.dispatch.vips)?;
             }
             Order::Look { probe, .. } => return self.look(&plan.dispatch.vips, netif, probe),
@@ -158,8 +163,17 @@ impl DispatchSide {
         let jobs: Vec<_> = tcp
             .filter_map(|service| Some((service.address, clients.remove(&service.id)?)))
             .collect();
+        if jobs.is_empty() {
+            return Ok(());
+        }
+        if Arc::weak_count(&self.holding) >= PROVOKING_MAX {
+            tracing::warn!("clients of a failed node are not sent a RST: nodes fail too often");
+            return Ok(());
+        }
         // On another thread: orders must not wait for so many packets.
-        let provoke = move || skep_netif::provoke_rst(&jobs, report);
+        let holding = Arc::downgrade(&self.holding);
+        let goes_on = move || holding.strong_count() > 0;
+        let provoke = move || skep_netif::provoke_rst(&jobs, goes_on, report);
         if let Err(error) = std::thread::Builder::new().name("skep-rst".into()).spawn(provoke) {
             tracing::warn!(%error, "clients of a failed node are not sent a RST");
         }

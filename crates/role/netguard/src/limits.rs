@@ -87,3 +87,6 @@ pub(crate) const LINGER_LOOK: Duration = Duration::from_secs(1);
 /// burst of requests that any device handles, and in a cluster of 1,024 nodes all of them in four minutes.
 /// The possible faults of so many fill a quarter of one answer.
 pub(crate) const PEERS_CHECKED_MAX: usize = 128;
+
+/// Failures of nodes at a time whose clients are being probed; each takes 3 s, and a second for each 50,000 connections.
+pub(crate) const PROVOKING_MAX: usize = 16;

@@ -192,11 +192,16 @@ impl WorkerBalancer {
             {
                 return true;
             }
-            // Old members are closed after a new set is published, which may have happened since the sync.
-            if Arc::ptr_eq(self.latest.load(), &self.in_force.0) {
+            if self.is_in_step() {
                 return false;
             }
         }
+    }
+
+    /// Whether nothing was published since the last sync. Members are closed after that, so one that was found closed may
+    /// have been replaced by another.
+    pub(crate) fn is_in_step(&mut self) -> bool {
+        Arc::ptr_eq(self.latest.load(), &self.in_force.0)
     }
 
     /// Closes unused connections to members that get no requests.

@@ -59,7 +59,12 @@ impl WorkerGroup {
         request: &RequestHead<'_, '_>,
         client: SocketAddr,
     ) -> Option<PickedMember> {
-        let target = self.pick(request, client, &Session::default(), &[])?;
+        let target = loop {
+            match self.pick(request, client, &Session::default(), &[]) {
+                None if !self.balancer().is_in_step() => {}
+                picked => break picked?,
+            }
+        };
         target.member().totals.requests.fetch_add(1, Relaxed);
         target.member().reported.sent_on();
         self.finished(&target, AttemptEnd::Inconclusive);

@@ -169,25 +169,40 @@ fn old_nodes_serve_until_workers_see_the_new_ones() {
 #[test]
 fn while_two_nodes_change_places_no_request_is_refused() {
     let (one, two) = (FakeNode::named("one"), FakeNode::named("two"));
-    let rig = Rig::new(&[&one, &two], "");
-    let (group, is_over) = (rig.dispatcher.group(), AtomicBool::new(false));
-    std::thread::scope(|scope| {
-        for _ in 0..4 {
-            scope.spawn(|| {
-                let mut client = rig.client();
-                while !is_over.load(SeqCst) {
-                    assert_eq!(client.get("/").status, 200);
-                }
-            });
-        }
-        for _ in 0..2_000 {
-            group.drain("n2").unwrap();
-            group.resume("n2").unwrap();
-            group.drain("n1").unwrap();
-            group.resume("n1").unwrap();
-        }
-        is_over.store(true, SeqCst);
-    });
+    for (service, status) in [("", 200), ("dispatch = \"redirect\"", 307)] {
+        let rig = Rig::new(&[&one, &two], service);
+        let (group, is_over) = (rig.dispatcher.group(), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    let mut client = rig.client();
+                    while !is_over.load(SeqCst) {
+                        assert_eq!(client.get("/").status, status);
+                    }
+                });
+            }
+            for _ in 0..2_000 {
+                group.drain("n2").unwrap();
+                group.resume("n2").unwrap();
+                group.drain("n1").unwrap();
+                group.resume("n1").unwrap();
+            }
+            is_over.store(true, SeqCst);
+        });
+    }
+}
+
+/// More than have room together: the old ones leave at once.
+#[test]
+fn a_reload_replaces_more_than_half_of_the_nodes_that_may_be() {
+    let address = |number: usize| SocketAddr::from(([127, 0, 0, 1], 10_000 + number as u16));
+    let named = |numbers: std::ops::Range<usize>| {
+        numbers.map(|number| (format!("n{number}"), address(number))).collect::<Vec<_>>()
+    };
+    let rig = Rig::unchecked(&config(&named(0..600), ""));
+    rig.dispatcher.reload(&config(&named(600..1_200), ""));
+    let wanted: Vec<_> = named(600..1_200).into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names(&rig), wanted);
 }
 
 #[test]

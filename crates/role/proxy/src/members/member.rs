@@ -137,8 +137,13 @@ impl GatewayTotals {
 
 impl Eligibility {
     /// Whether it gets new sessions, or may soon get them.
-    fn is_in(self) -> bool {
+    pub(crate) fn is_in(self) -> bool {
         self.share_permille > 0 || self.is_joining
+    }
+
+    /// Whether it keeps its existing sessions.
+    pub(crate) fn keeps_sessions(self) -> bool {
+        self.is_in() || self.is_draining
     }
 
     /// All that either permits.
@@ -224,8 +229,7 @@ impl SharedMember {
 
     /// Whether it keeps its existing sessions.
     pub(crate) fn keeps_sessions(&self) -> bool {
-        let eligibility = self.eligibility();
-        eligibility.is_in() || eligibility.is_draining
+        self.eligibility().keeps_sessions()
     }
 
     /// Whether a request of its sessions can be sent now; otherwise the request waits.

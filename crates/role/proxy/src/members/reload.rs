@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use skep_cluster::NODES_MAX;
 use skep_comparison::{ArmSpec, Arms};
 use skep_units::{NodeId, Now};
 
@@ -99,6 +100,11 @@ impl GroupState {
             }
         }
         self.end_removals(now, &conflicting);
+        let is_new = |it: &&MemberSpec| self.membership.find(&it.name).is_none();
+        if self.membership.members().len() + filed.iter().filter(is_new).count() > NODES_MAX {
+            // Idle members have to leave before workers see it, or there is no room for the new ones.
+            self.tick(now);
+        }
     }
 
     /// Adds a member of the file, or applies the file's changes to it.

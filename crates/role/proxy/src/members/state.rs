@@ -270,8 +270,11 @@ impl GroupState {
         for (member, new) in &changes {
             member.set_eligibility(member.eligibility().or(*new));
         }
-        let closes = changes.iter().any(|(member, new)| member.eligibility() != *new);
-        if std::mem::take(&mut self.unpublished) || closes {
+        let closes = |(member, new): &(Arc<SharedMember>, Eligibility)| {
+            let old = member.eligibility();
+            (old.is_in() && !new.is_in()) || (old.keeps_sessions() && !new.keeps_sessions())
+        };
+        if std::mem::take(&mut self.unpublished) || changes.iter().any(closes) {
             published.store(Arc::new(self.snapshot()));
         }
         for (member, new) in changes {
