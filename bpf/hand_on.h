@@ -15,7 +15,8 @@
  * Who includes this gives what dispatch.h asks for but `resize`, and
  *   has_socket(context, packet, is_error)  whether the flow lives here, or may
  *                                         begin here
- *   refuse(context, packet)               has the kernel answer RST
+ *   ensure_rst(context, packet)            makes the kernel reply with RST, not with
+ *                                         the ACK of a TIME_WAIT entry
  */
 #pragma once
 
@@ -159,8 +160,8 @@ INLINE __u32 hand_on(context *context, const struct frame *frame, struct packet 
 	if (has_socket(context, packet, is_error))
 		return NODE_OWN;
 	verdict = hand_flow_on(frame, packet, settings, service, way);
-	if (verdict == NODE_LAST && !is_error)
-		refuse(context, packet);
+	if (verdict == NODE_LAST && !is_error) /* nothing replies to an error */
+		ensure_rst(context, packet);
 	return verdict;
 }
 

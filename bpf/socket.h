@@ -1,9 +1,9 @@
-/* Whether a flow's socket is this machine's; read `has_socket`, at the end, first. */
+/* Whether a flow's socket is this machine's; read `has_socket` first. */
 #pragma once
 
 #include "packet.h"
 
-INLINE struct bpf_sock *find_socket(context *context, const struct packet *packet, __be16 port)
+INLINE struct bpf_sock *find_socket(context *context, const struct packet *packet, __be16 client_port)
 {
 	const struct ends *ends = packet->ends;
 	struct bpf_sock_tuple tuple = {};
@@ -11,14 +11,14 @@ INLINE struct bpf_sock *find_socket(context *context, const struct packet *packe
 	if (packet->is_ipv4) {
 		tuple.ipv4.saddr = ends->from.client.word[3];
 		tuple.ipv4.daddr = ends->to.vip.word[3];
-		tuple.ipv4.sport = port;
+		tuple.ipv4.sport = client_port;
 		tuple.ipv4.dport = ends->to.port;
 		return bpf_skc_lookup_tcp(context, &tuple, sizeof(tuple.ipv4), BPF_F_CURRENT_NETNS,
 					  0);
 	}
 	__builtin_memcpy(tuple.ipv6.saddr, &ends->from.client, sizeof(struct address));
 	__builtin_memcpy(tuple.ipv6.daddr, &ends->to.vip, sizeof(struct address));
-	tuple.ipv6.sport = port;
+	tuple.ipv6.sport = client_port;
 	tuple.ipv6.dport = ends->to.port;
 	return bpf_skc_lookup_tcp(context, &tuple, sizeof(tuple.ipv6), BPF_F_CURRENT_NETNS, 0);
 }
@@ -108,12 +108,15 @@ INLINE enum found keep_request(context *context, struct bpf_sock *socket)
 	return bpf_sk_assign(context, socket, 0) ? MOVING : FOUND;
 }
 
-/* What a look has to know of a packet, without a pointer: an argument of a global function holds none. */
+/* Of a packet, what a look needs: arguments of global functions must not
+ * contain pointers. */
 struct sought {
 	__u32 ip_at;
 	__u8 is_ipv4, tcp_flags, opens, is_error;
 };
 
+/* Global, so that it is verified once, and not at each of LOOKS_MAX calls. The
+ * first test is for the verifier. */
 GLOBAL int look(context *context, struct ends *ends, const struct sought *sought)
 {
 	struct packet packet = { .ends = ends };
@@ -161,29 +164,29 @@ INLINE int has_socket(context *context, const struct packet *packet, int is_erro
 	return was_moving;
 }
 
-/* Whether the kernel remembers an ended connection from the same port. */
-INLINE int has_ended(context *context, const struct packet *packet)
+INLINE int is_time_wait(context *context, const struct packet *packet)
 {
 	struct bpf_sock *socket = find_socket(context, packet, packet->ends->from.port);
-	int has_ended;
+	int is_it;
 
 	if (!socket)
 		return 0;
-	has_ended = socket->state == BPF_TCP_TIME_WAIT;
+	is_it = socket->state == BPF_TCP_TIME_WAIT;
 	bpf_sk_release(socket);
-	return has_ended;
+	return is_it;
 }
 
-/* No node has the connection: the kernel answers RST, unless it remembers an ended
- * one from the same port, for which it would answer each packet by an ACK. Then
- * the socket that listens takes the packet, and refuses it. */
-INLINE void refuse(context *context, const struct packet *packet)
+/* No node has the connection, and the kernel replies with RST, unless it has a
+ * TIME_WAIT entry of an earlier one from the same port: that would reply to each
+ * packet with an ACK. Then the listening socket gets the packet, and resets. */
+INLINE void ensure_rst(context *context, const struct packet *packet)
 {
 	struct bpf_sock *listener;
 
-	if (!has_ended(context, packet))
+	if (!is_time_wait(context, packet))
 		return;
-	listener = find_socket(context, packet, 0); /* no port of a client */
+	/* Source port 0: no connection is found, but who listens. */
+	listener = find_socket(context, packet, 0);
 	if (!listener)
 		return;
 	if (listener->state == BPF_TCP_LISTEN)

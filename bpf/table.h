@@ -33,8 +33,9 @@ INLINE __u32 slot_of(const struct flow_key *key, const struct service *service, 
 	return mix(hash, 0) % (1ull << 32) * ROWS >> 32;
 }
 
-/* The place of that row in `rows`. */
-GLOBAL int place_of(const struct flow_key *key, const struct service *service, __u64 seed)
+/* Index of the flow's row in `rows`; -1, which is none, is for the verifier. Global, so
+ * that it is verified once. */
+GLOBAL int row_index_of(const struct flow_key *key, const struct service *service, __u64 seed)
 {
 	__u32 table;
 
@@ -47,7 +48,7 @@ GLOBAL int place_of(const struct flow_key *key, const struct service *service, _
 INLINE const struct row *row_of(const struct flow_key *key, const struct service *service,
 				__u64 seed)
 {
-	__u32 place = place_of(key, service, seed);
+	__u32 place = row_index_of(key, service, seed);
 
 	return bpf_map_lookup_elem(&rows, &place);
 }

@@ -47,6 +47,7 @@ install_missing() {
     say "missing: $missing; installing the Debian packages$packages, by apt-get: a minute or so"
     refresh "$missing"
     keep_services_down
+    # Another apt-get may hold the lock.
     # shellcheck disable=SC2086 # names of packages, one word each
     as_root env DEBIAN_FRONTEND=noninteractive \
         apt-get install -y -qq -o DPkg::Lock::Timeout=300 --no-install-recommends $packages </dev/null >/dev/null ||

@@ -84,7 +84,8 @@ INLINE int has_socket(context *context, const struct packet *packet, int is_erro
 	return kind && (*kind == SOCKET_OWN || !is_error);
 }
 
-INLINE void refuse(context *context, const struct packet *packet)
+/* Replies of the kernel are not modelled. */
+INLINE void ensure_rst(context *context, const struct packet *packet)
 {
 	(void)context, (void)packet;
 }

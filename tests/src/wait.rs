@@ -11,8 +11,8 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// Deadline for whatever should happen soon: long enough that a loaded machine causes no failure.
 pub const PATIENCE: Duration = skep_testclient::PATIENCE;
 
-/// First interval in which a condition is polled. Each is a quarter longer than the last, up to [`POLL_MAX`]: what comes
-/// soon is noticed soon, and a long wait, often with a request for each look, leaves the machine to what it waits for.
+/// First polling interval. Each is a quarter longer than the last, up to [`POLL_MAX`], so that long waits, often with a
+/// request per look, do not load the machine.
 const POLL_MIN: Duration = Duration::from_millis(2);
 const POLL_MAX: Duration = Duration::from_millis(25);
 

@@ -155,8 +155,7 @@ fn a_port_that_is_used_again_keeps_its_later_connection() {
     }
 }
 
-/// As before, and the node of the later connection dies: that of the earlier one, the last to see the client's packets,
-/// refuses them.
+/// The node with the later connection dies; that with the TIME_WAIT entry must reset the client.
 #[test]
 fn a_port_that_is_used_again_is_reset_when_its_later_node_dies() {
     let Some(cluster) = DirectCluster::start(Setup::of(1, 2)) else { return };

@@ -29,7 +29,7 @@ pub struct QueryCounters {
     pub answered: u64,
     /// Queries without an answer in time.
     pub unanswered: u64,
-    /// Queries that were not sent, as [`QUERIES_MAX`] were pending.
+    /// Queries that were not sent, since [`QUERIES_MAX`] were pending.
     pub full: u64,
 }
 

@@ -22,16 +22,16 @@ pub(crate) const FRAME_BYTES_MAX: usize = 512;
 pub(crate) const FRAMES_PER_LOOK_MAX: usize = 256;
 
 /// Clients that are probed in a burst before a pause: the capacity of a link's queue.
-pub(crate) const PROVOKED_AT_ONCE: usize = 500;
+pub(crate) const BURST_CLIENTS: usize = 500;
 
 /// Pause between two bursts: it limits the rate to 50,000 clients a second, whose answers are as many
 /// packets.
-pub(crate) const PROVOKE_PAUSE: Duration = Duration::from_millis(10);
+pub(crate) const BURST_PAUSE: Duration = Duration::from_millis(10);
 
-/// Pauses before the rounds in which each client is probed: the first answer may be steered to a node that has not
-/// learned of the failure yet, and hands it on to the failed one. Linux answers one such segment per 500 ms
-/// (`tcp_invalid_ratelimit`); the last round is for nodes so busy that a table takes them seconds.
-pub(crate) const PROVOKE_ROUNDS: [Duration; 3] =
+/// Pause before each round of probes. The second is for answers that were steered to a node that had not learned of the
+/// failure, and handed them on to the failed one; at least 500 ms later, as Linux answers one such segment in
+/// that time (`tcp_invalid_ratelimit`). The third is for nodes so busy that they apply a table seconds late.
+pub(crate) const ROUND_PAUSES: [Duration; 3] =
     [Duration::ZERO, Duration::from_millis(700), Duration::from_millis(2_300)];
 
 /// Number of probes for an address before silence means that nobody has it (RFC 5227 section 1.1,

@@ -18,7 +18,7 @@ use socket2::{Domain, Protocol, SockFilter, Socket, Type};
 
 use crate::error::{Error, NET_RAW};
 use crate::frame::question_of_connection;
-use crate::limits::{PROVOKE_PAUSE, PROVOKE_ROUNDS, PROVOKED_AT_ONCE};
+use crate::limits::{BURST_CLIENTS, BURST_PAUSE, ROUND_PAUSES};
 
 /// Two sequence numbers so far apart that no window contains both.
 const SEQUENCES: [u32; 2] = [0, 1 << 31];
@@ -32,22 +32,19 @@ pub struct ProvokedClients {
     pub failed: u64,
 }
 
-/// Provokes an RST for each of these connections to services, whose addresses are those of this machine: the client
-/// answers with the sequence number that it expects, and the answer is reset. Takes a second for 50,000
-/// connections, and each is probed in several rounds, as long as `goes_on`; the outcome of the first is passed to
-/// `report`. Needs CAP_NET_RAW.
+/// Provokes an RST for each of these connections to services of this machine: the client answers a probe with the
+/// sequence number that it expects, and the answer is reset. Probes in several rounds, each of a second per
+/// 50,000 connections, until `is_held`, whether this machine has the addresses, is false; `report` gets the outcome of
+/// the first round. Needs CAP_NET_RAW.
 pub fn provoke_rst(
     connections: &[(SocketAddr, Vec<SocketAddr>)],
-    goes_on: impl Fn() -> bool,
+    is_held: impl Fn() -> bool,
     report: impl Fn(SocketAddr, Result<ProvokedClients, Error>),
 ) {
-    for (round, pause) in PROVOKE_ROUNDS.into_iter().enumerate() {
+    for (round, pause) in ROUND_PAUSES.into_iter().enumerate() {
         std::thread::sleep(pause);
         for (service, clients) in connections {
-            if !goes_on() {
-                return;
-            }
-            let outcome = ask_all(*service, clients);
+            let outcome = ask_all(*service, clients, &is_held);
             if round == 0 {
                 report(*service, outcome);
             }
@@ -55,19 +52,23 @@ pub fn provoke_rst(
     }
 }
 
-fn ask_all(service: SocketAddr, clients: &[SocketAddr]) -> Result<ProvokedClients, Error> {
+fn ask_all(
+    service: SocketAddr,
+    clients: &[SocketAddr],
+    is_held: &impl Fn() -> bool,
+) -> Result<ProvokedClients, Error> {
     let socket = open(service.ip()).map_err(|cause| {
         Error::refused(format!("open a raw socket at {}", service.ip()), NET_RAW, cause)
     })?;
     let mut provoked = ProvokedClients::default();
-    for some in clients.chunks(PROVOKED_AT_ONCE) {
+    for some in clients.chunks(BURST_CLIENTS).take_while(|_| is_held()) {
         for &client in some {
             match ask(&socket, service, client) {
                 Ok(()) => provoked.asked += 1,
                 Err(_) => provoked.failed += 1,
             }
         }
-        std::thread::sleep(PROVOKE_PAUSE);
+        std::thread::sleep(BURST_PAUSE);
     }
     Ok(provoked)
 }

@@ -38,8 +38,8 @@ pub(crate) struct DispatchSide {
     down: HashSet<NodeIndex>,
     /// The virtual addresses that this machine has.
     held: Vec<IpAddr>,
-    /// Replaced when they are released. Threads that provoke RSTs have weak references, and end with it.
-    holding: Arc<()>,
+    /// Replaced when the addresses are released. Threads that provoke RSTs have weak references, and end then.
+    hold_token: Arc<()>,
     /// The number of peers that earlier checks covered.
     checked: usize,
 }
@@ -67,7 +67,7 @@ impl DispatchSide {
             services: Vec::new(),
             down: HashSet::new(),
             held: Vec::new(),
-            holding: Arc::default(),
+            hold_token: Arc::default(),
             checked: 0,
         })
     }
@@ -79,7 +79,7 @@ impl DispatchSide {
     /// Records that the virtual addresses are no longer on this machine.
     pub(crate) fn forget_addresses(&mut self) {
         self.held.clear();
-        self.holding = Arc::default();
+        self.hold_token = Arc::default();
     }
 
     /// Executes an order for this side.
@@ -166,14 +166,16 @@ impl DispatchSide {
         if jobs.is_empty() {
             return Ok(());
         }
-        if Arc::weak_count(&self.holding) >= PROVOKING_MAX {
-            tracing::warn!("clients of a failed node are not sent a RST: nodes fail too often");
+        if Arc::weak_count(&self.hold_token) >= PROVOKING_MAX {
+            tracing::warn!(
+                "clients of a failed node are not sent a RST: those of {PROVOKING_MAX} earlier failures are still being probed"
+            );
             return Ok(());
         }
         // On another thread: orders must not wait for so many packets.
-        let holding = Arc::downgrade(&self.holding);
-        let goes_on = move || holding.strong_count() > 0;
-        let provoke = move || skep_netif::provoke_rst(&jobs, goes_on, report);
+        let token = Arc::downgrade(&self.hold_token);
+        let is_held = move || token.strong_count() > 0;
+        let provoke = move || skep_netif::provoke_rst(&jobs, is_held, report);
         if let Err(error) = std::thread::Builder::new().name("skep-rst".into()).spawn(provoke) {
             tracing::warn!(%error, "clients of a failed node are not sent a RST");
         }

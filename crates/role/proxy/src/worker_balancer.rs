@@ -192,15 +192,15 @@ impl WorkerBalancer {
             {
                 return true;
             }
-            if self.is_in_step() {
+            if self.is_synced() {
                 return false;
             }
         }
     }
 
-    /// Whether nothing was published since the last sync. Members are closed after that, so one that was found closed may
-    /// have been replaced by another.
-    pub(crate) fn is_in_step(&mut self) -> bool {
+    /// Whether the set of the last sync is still the latest. A new one is published before any member is closed: if
+    /// this is false, a worker that found all closed must look again.
+    pub(crate) fn is_synced(&mut self) -> bool {
         Arc::ptr_eq(self.latest.load(), &self.in_force.0)
     }
 

@@ -61,7 +61,8 @@ impl WorkerGroup {
     ) -> Option<PickedMember> {
         let target = loop {
             match self.pick(request, client, &Session::default(), &[]) {
-                None if !self.balancer().is_in_step() => {}
+                // Each pick syncs.
+                None if !self.balancer().is_synced() => {}
                 picked => break picked?,
             }
         };

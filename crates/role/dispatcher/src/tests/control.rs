@@ -165,7 +165,7 @@ fn old_nodes_serve_until_workers_see_the_new_ones() {
     }
 }
 
-/// At each moment one of them is open, and a worker that looks meanwhile never finds both closed.
+/// At each moment one of the nodes is open; a worker never finds both closed.
 #[test]
 fn while_two_nodes_change_places_no_request_is_refused() {
     let (one, two) = (FakeNode::named("one"), FakeNode::named("two"));

@@ -1,8 +1,9 @@
 //! The state of a member that all workers share: a few atomics.
 //!
-//! Writers are the workers (loads, totals) and, under its lock, the group (eligibility). Accesses to loads and totals are
-//! `Relaxed`: these numbers only influence selection. The eligibility decides whether a request is refused, and is one
-//! number: a worker that sees a member closed also sees what the group had stored before.
+//! Writers are the workers (loads, totals) and, under its lock, the group. All accesses are `Relaxed`, since the numbers
+//! only influence selection, but for the eligibility, which decides whether a request is refused. It is one atomic,
+//! written with `Release` and read with `Acquire`: a worker that sees a member closed also sees the set that was
+//! published before.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -84,7 +85,7 @@ pub(crate) struct Eligibility {
     pub(crate) is_draining: bool,
 }
 
-/// Flags above the 16 bits of the share.
+/// Bits of [`Eligibility::to_bits`], above the 16 of the share.
 const JOINING: u32 = 1 << 16;
 const DRAINING: u32 = 1 << 17;
 
@@ -147,7 +148,7 @@ impl Eligibility {
     }
 
     /// All that either permits.
-    pub(crate) fn or(self, other: Self) -> Self {
+    pub(crate) fn union(self, other: Self) -> Self {
         Self {
             share_permille: self.share_permille.max(other.share_permille),
             is_joining: self.is_joining || other.is_joining,

@@ -90,19 +90,15 @@ impl GroupState {
                 leaving.push((member.id(), now.plus_ms(RELOAD_REMOVE_MS)));
             }
         }
-        let mut conflicting = Vec::new();
         for (id, deadline) in leaving {
             // Only an unknown id is an error, and these were just listed.
             let event = self.membership.remove(now, id, deadline).ok();
             self.note(event);
-            if deadline == now {
-                conflicting.push(id);
-            }
         }
-        self.end_removals(now, &conflicting);
+        self.end_due_removals(now);
         let is_new = |it: &&MemberSpec| self.membership.find(&it.name).is_none();
         if self.membership.members().len() + filed.iter().filter(is_new).count() > NODES_MAX {
-            // Idle members have to leave before workers see it, or there is no room for the new ones.
+            // No room for old and new members together: idle old ones leave now, although workers may still pick them.
             self.tick(now);
         }
     }

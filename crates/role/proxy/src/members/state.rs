@@ -216,16 +216,12 @@ impl GroupState {
         ended.into_iter().for_each(|event| self.note(Some(event)));
     }
 
-    /// Ends the removals of these members, and leaves all others, even of idle members: workers may still send requests to
-    /// them, as long as they do not see that they are removed.
-    pub(crate) fn end_removals(&mut self, now: Now, of: &[NodeId]) {
+    /// Ends removals whose deadline has passed. All other members count as busy: workers may still send requests to idle
+    /// ones, as long as they do not see that they are removed.
+    pub(crate) fn end_due_removals(&mut self, now: Now) {
         let details = &self.details;
         let source = self.settings.loads;
-        let requests = |id| match of.contains(&id) {
-            true => in_use(details, source, id),
-            false => in_use(details, source, id).max(1),
-        };
-        let ended = self.membership.tick(now, requests);
+        let ended = self.membership.tick(now, |id| in_use(details, source, id).max(1));
         ended.into_iter().for_each(|event| self.note(Some(event)));
     }
 
@@ -262,13 +258,13 @@ impl GroupState {
     }
 
     /// Makes all changes visible to the workers: health and drains by each member's eligibility, the rest by a new
-    /// [`Published`]. A worker may read at any moment in between. So members are opened first and closed last, and a new
-    /// [`Published`] is stored in between whenever one is closed: a worker that finds all closed sees by it that it must
+    /// [`Published`]. A worker may read at any moment in between. So members are opened first and closed last, and
+    /// a new [`Published`] is stored before any is closed: a worker that finds all closed knows by it that it must
     /// read again.
     pub(crate) fn publish(&mut self, now: Now, published: &ArcSwap<Published>) {
         let changes = self.eligibility_changes(now);
         for (member, new) in &changes {
-            member.set_eligibility(member.eligibility().or(*new));
+            member.set_eligibility(member.eligibility().union(*new));
         }
         let closes = |(member, new): &(Arc<SharedMember>, Eligibility)| {
             let old = member.eligibility();
@@ -285,7 +281,7 @@ impl GroupState {
         }
     }
 
-    /// The members whose eligibility is not what the table says, with that.
+    /// The members whose eligibility differs from that of the membership table, each with the new one.
     fn eligibility_changes(&self, now: Now) -> Vec<(Arc<SharedMember>, Eligibility)> {
         let views = self.membership.view(now);
         let changes = views.filter_map(|view| {
