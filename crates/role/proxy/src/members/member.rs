@@ -1,9 +1,9 @@
 //! The state of a member that all workers share: a few atomics.
 //!
-//! Writers are the workers (loads, totals) and, under its lock, the group. All accesses are `Relaxed`, since the numbers
-//! only influence selection, but for the eligibility, which decides whether a request is refused. It is one atomic,
-//! written with `Release` and read with `Acquire`: a worker that sees a member closed also sees the set that was
-//! published before.
+//! Writers are the workers (loads, totals) and, under its lock, the group. All accesses are `Relaxed`, since the
+//! numbers only influence selection, but for the eligibility, which decides whether a request is refused. It is one
+//! atomic, written with `Release` and read with `Acquire`: a worker that sees a member closed also sees the set that
+//! was published before.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};

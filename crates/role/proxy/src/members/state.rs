@@ -216,8 +216,8 @@ impl GroupState {
         ended.into_iter().for_each(|event| self.note(Some(event)));
     }
 
-    /// Ends removals whose deadline has passed. All other members count as busy: workers may still send requests to idle
-    /// ones, as long as they do not see that they are removed.
+    /// Ends removals whose deadline has passed. All other members count as busy: workers may still send requests to
+    /// idle ones, as long as they do not see that they are removed.
     pub(crate) fn end_due_removals(&mut self, now: Now) {
         let details = &self.details;
         let source = self.settings.loads;
