@@ -153,17 +153,8 @@ impl DispatchSide {
 
     /// Makes the clients of these nodes detect that their connections are lost.
     fn provoke_rst(&self, failed: &HashSet<NodeIndex>) -> Result<(), NetguardError> {
-        let mut clients: HashMap<u16, Vec<SocketAddr>> = HashMap::new();
-        self.program.flows(|flow| {
-            if failed.contains(&flow.node) {
-                clients.entry(flow.service).or_default().push(flow.client);
-            }
-        })?;
-        let tcp = self.services.iter().filter(|service| service.protocol == Protocol::Tcp);
-        let jobs: Vec<_> = tcp
-            .filter_map(|service| Some((service.address, clients.remove(&service.id)?)))
-            .collect();
-        if jobs.is_empty() {
+        let lost = self.connections_to(failed)?;
+        if lost.is_empty() {
             return Ok(());
         }
         if Arc::weak_count(&self.hold_token) >= PROVOKING_MAX {
@@ -175,11 +166,27 @@ impl DispatchSide {
         // On another thread: orders must not wait for so many packets.
         let token = Arc::downgrade(&self.hold_token);
         let is_held = move || token.strong_count() > 0;
-        let provoke = move || skep_netif::provoke_rst(&jobs, is_held, report);
+        let provoke = move || skep_netif::provoke_rst(&lost, is_held, report);
         if let Err(error) = std::thread::Builder::new().name("skep-rst".into()).spawn(provoke) {
             tracing::warn!(%error, "clients of a failed node are not sent a RST");
         }
         Ok(())
+    }
+
+    /// The clients that the flow table sends to these nodes, by the address of their TCP service.
+    fn connections_to(
+        &self,
+        nodes: &HashSet<NodeIndex>,
+    ) -> Result<Vec<(SocketAddr, Vec<SocketAddr>)>, NetguardError> {
+        let mut clients: HashMap<u16, Vec<SocketAddr>> = HashMap::new();
+        self.program.flows(|flow| {
+            if nodes.contains(&flow.node) {
+                clients.entry(flow.service).or_default().push(flow.client);
+            }
+        })?;
+        let tcp = self.services.iter().filter(|service| service.protocol == Protocol::Tcp);
+        let found = tcp.filter_map(|it| Some((it.address, clients.remove(&it.id)?)));
+        Ok(found.collect())
     }
 
     /// Adds and announces the addresses; if some cannot be added, the others still are.
