@@ -3,7 +3,8 @@
 
 #include "packet.h"
 
-INLINE struct bpf_sock *find_socket(context *context, const struct packet *packet, __be16 client_port)
+INLINE struct bpf_sock *find_socket(context *context, const struct packet *packet,
+				    __be16 client_port)
 {
 	const struct ends *ends = packet->ends;
 	struct bpf_sock_tuple tuple = {};

@@ -361,25 +361,46 @@ impl Membership {
     /// Ends drains and removals. `outstanding` returns a node's requests in flight; call this after
     /// the view without the node has taken effect.
     pub fn tick(&mut self, now: Now, outstanding: impl Fn(NodeId) -> u64) -> Vec<MembershipEvent> {
-        let mut events = Vec::new();
-        self.members.retain_mut(|member| {
-            let requests = outstanding(member.id);
-            if let Some(deadline) = member.removal_deadline
-                && (requests == 0 || now >= deadline)
-            {
-                events.push(member.event(now, Change::Removed { abandoned_requests: requests }));
-                self.ids.remove(&member.name);
-                return false;
-            }
-            if requests == 0 {
-                let transition = member.health.on_idle(now);
-                events.extend(member.event_of(transition));
-            }
-            true
-        });
-        let removed = |event: &&MembershipEvent| matches!(event.change, Change::Removed { .. });
-        self.version += events.iter().filter(removed).count() as u64;
+        let is_over = |deadline, requests| requests == 0 || now >= deadline;
+        let mut events = self.end_removals(now, &outstanding, is_over);
+        for member in self.members.iter_mut().filter(|member| outstanding(member.id) == 0) {
+            let transition = member.health.on_idle(now);
+            events.extend(member.event_of(transition));
+        }
         self.check_invariants();
+        events
+    }
+
+    /// Ends removals whose deadline has passed. An idle node stays until the next tick: the view without it may
+    /// not have taken effect.
+    pub fn end_due_removals(
+        &mut self,
+        now: Now,
+        outstanding: impl Fn(NodeId) -> u64,
+    ) -> Vec<MembershipEvent> {
+        let events = self.end_removals(now, &outstanding, |deadline, _| now >= deadline);
+        self.check_invariants();
+        events
+    }
+
+    fn end_removals(
+        &mut self,
+        now: Now,
+        outstanding: &impl Fn(NodeId) -> u64,
+        is_over: impl Fn(Now, u64) -> bool,
+    ) -> Vec<MembershipEvent> {
+        let mut events = Vec::new();
+        self.members.retain(|member| {
+            let Some(deadline) = member.removal_deadline else { return true };
+            let requests = outstanding(member.id);
+            if !is_over(deadline, requests) {
+                return true;
+            }
+            events.push(member.event(now, Change::Removed { abandoned_requests: requests }));
+            self.ids.remove(&member.name);
+            false
+        });
+        self.version += events.len() as u64;
         events
     }
 

@@ -88,6 +88,6 @@ pub(crate) const LINGER_LOOK: Duration = Duration::from_secs(1);
 /// The possible faults of so many fill a quarter of one answer.
 pub(crate) const PEERS_CHECKED_MAX: usize = 128;
 
-/// Failures whose clients are probed at the same time, each by a thread: 3 s of pauses, and 3 s per 50,000 connections. A
-/// rack of nodes may fail within that time, one order for each.
+/// Failures whose clients are probed at the same time, each by a thread: 3 s of pauses, and 3 s per 50,000
+/// connections. A rack of nodes may fail within that time, one order for each.
 pub(crate) const PROVOKING_MAX: usize = 128;

@@ -143,6 +143,17 @@ fn a_removed_node_leaves_when_its_requests_are_done() {
 }
 
 #[test]
+fn due_removals_end_without_those_of_idle_nodes() {
+    let mut table = table(2);
+    table.remove(Now(1), NodeId(0), Now(1)).unwrap();
+    table.remove(Now(1), NodeId(1), Now(1_000)).unwrap();
+    let events = table.end_due_removals(Now(1), idle);
+    assert_eq!((events.len(), events[0].node), (1, NodeId(0)));
+    assert_eq!(events[0].change, Change::Removed { abandoned_requests: 0 });
+    assert_eq!(table.tick(Now(2), idle)[0].node, NodeId(1));
+}
+
+#[test]
 fn a_removed_node_leaves_at_the_deadline_whatever_it_does() {
     let mut table = table(2);
     table.remove(Now(1), NodeId(0), Now(1_000)).unwrap();

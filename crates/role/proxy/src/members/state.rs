@@ -210,19 +210,16 @@ impl GroupState {
     /// Marks silent nodes as down, and ends drains and removals that are complete.
     pub(crate) fn tick(&mut self, now: Now) {
         self.apply_silences(now);
-        let details = &self.details;
-        let source = self.settings.loads;
-        let ended = self.membership.tick(now, |id| in_use(details, source, id));
-        ended.into_iter().for_each(|event| self.note(Some(event)));
+        let requests = requests_of(&self.details, self.settings.loads);
+        let events = self.membership.tick(now, requests);
+        events.into_iter().for_each(|event| self.note(Some(event)));
     }
 
-    /// Ends removals whose deadline has passed. All other members count as busy: workers may still send requests to
-    /// idle ones, as long as they do not see that they are removed.
+    /// Ends removals whose deadline has passed; workers may still send requests to idle members.
     pub(crate) fn end_due_removals(&mut self, now: Now) {
-        let details = &self.details;
-        let source = self.settings.loads;
-        let ended = self.membership.tick(now, |id| in_use(details, source, id).max(1));
-        ended.into_iter().for_each(|event| self.note(Some(event)));
+        let requests = requests_of(&self.details, self.settings.loads);
+        let events = self.membership.end_due_removals(now, requests);
+        events.into_iter().for_each(|event| self.note(Some(event)));
     }
 
     /// Logs `event` and stores its time.
@@ -339,9 +336,12 @@ impl Details {
     }
 }
 
-/// Requests and tunnels of a member.
-fn in_use(details: &BTreeMap<NodeId, Details>, source: LoadMeasure, id: NodeId) -> u64 {
-    details.get(&id).map_or(0, |it| u64::from(it.member.current(source).in_use()))
+/// Requests and tunnels of each member.
+fn requests_of(
+    details: &BTreeMap<NodeId, Details>,
+    source: LoadMeasure,
+) -> impl Fn(NodeId) -> u64 + '_ {
+    move |id| details.get(&id).map_or(0, |it| u64::from(it.member.current(source).in_use()))
 }
 
 fn is_down(life: HealthState) -> bool {
